@@ -1,0 +1,88 @@
+"""Feature centers: the rows of one target, averaged."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Groups(NamedTuple):
+    """Rows and the centers they belong to, ``m`` slots a group of rows; unused slots have amount 0."""
+
+    features: Tensor  # (g, n, d), the rows that were averaged
+    centers: Tensor  # (g, m, d)
+    values: Tensor  # (g, m, t), the target each center stands for
+    amount: Tensor  # (g, m), how many times a center counts in the pairs
+    slot: Tensor | None  # (g, n), the center of each row; None: each row is its own
+    unit: bool  # the rows have norm 1 (or 0)
+
+
+def group(
+    features: Tensor, targets: Tensor, amount: Tensor, *, grouping: str | float, unit: bool, eager: bool
+) -> Groups:
+    """Rows grouped by target, with static shapes: sorted, cut where the target changes, summed by segment.
+
+    Args:
+        features: ``(g, n, d)``.
+        targets: ``(g, n, t)``.
+        amount: ``(g, n)``; rows of amount 0 belong to no center.
+        grouping: "unique" targets, or the width of bins ``floor(y / width)``.
+        unit: divide the rows by their norms before averaging; a zero row stays zero and gets no gradient.
+        eager: drop the unused slots, which takes a look at the values. Where each row turns out to be alone, the rows
+            come back as they are.
+
+    Example:
+        >>> targets = torch.tensor([[[5.0], [1.0], [5.0]]])
+        >>> g = group(2 * torch.eye(3)[None], targets, torch.ones(1, 3), grouping="unique", unit=True, eager=True)
+        >>> g.values.flatten(), g.slot
+        (tensor([1., 5.]), tensor([[1, 0, 1]]))
+        >>> g.centers
+        tensor([[[0.0000, 1.0000, 0.0000],
+                 [0.5000, 0.0000, 0.5000]]])
+    """
+    g, n, t = targets.shape
+    width = 0.0 if isinstance(grouping, str) else float(grouping)
+    keys = targets if width == 0 else torch.floor(targets / width)  # (g, n, t)
+    present = amount > 0
+    rank = keys[..., 0] if t == 1 else row_hash(keys)
+    last = torch.finfo(rank.dtype).max if rank.is_floating_point() else torch.iinfo(rank.dtype).max
+    order = torch.where(present, rank, last).sort(dim=1, stable=True).indices
+    in_order = keys.gather(1, order[..., None].expand(g, n, t))
+    new = (in_order[:, 1:] != in_order[:, :-1]).any(-1)
+    place = F.pad(new.long().cumsum(1), (1, 0))  # (g, n), the slot of the row that comes there in order
+    slot = torch.where(present, torch.empty_like(order).scatter(1, order, place), 0)
+    m = int(slot.max()) + 1 if eager else n
+    flat = (slot + m * torch.arange(g, device=slot.device)[:, None]).flatten()  # into (g * m,)
+    total = amount.new_zeros(g * m).index_add(0, flat, amount.flatten())
+    there = (total > 0).to(amount.dtype).view(g, m)
+    if eager and m == n and bool((there > 0).all()):
+        return Groups(features, features, targets, there, None, False)
+
+    if unit:  # as kernels.unit does, one call less on the common path
+        norms = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+        features = features * torch.where(norms > torch.finfo(norms.dtype).tiny ** 0.5, norms, torch.inf).reciprocal()
+    share = (amount.flatten() / torch.where(total > 0, total, 1)[flat])[:, None]  # a row's part in its center
+    means = features.new_zeros(g * m, features.shape[-1]).index_add(0, flat, features.flatten(0, 1) * share)
+    if width == 0:  # the first row of each center has the value of all
+        places = torch.arange(n, device=order.device).expand(g, n)
+        first = places.new_full((g, m), n - 1).scatter_reduce(1, place.clamp_max(m - 1), places, "amin")
+        values = targets.gather(1, order.gather(1, first)[..., None].expand(g, m, t))
+    else:
+        values = targets.new_zeros(g * m, t).index_add(0, flat, targets.flatten(0, 1) * share.to(targets.dtype))
+    return Groups(features, means.view(g, m, -1), values.view(g, m, t), there, slot, unit)
+
+
+def row_hash(keys: Tensor) -> Tensor:
+    """64-bit numbers ``(g, n)`` that are equal where the rows of ``keys (g, n, t)`` are.
+
+    Wrapping integer sums do not depend on their order, so equal rows give equal numbers on every device; rows that
+    differ share a number with a chance of about 2**-64.
+    """
+    bits = (keys + 0.0).view(torch.int64 if keys.dtype == torch.float64 else torch.int32).long()  # + 0.0: -0 is 0
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        bits = (bits ^ ((bits >> shift) & ((1 << (64 - shift)) - 1))) * factor
+    column = torch.arange(1, keys.shape[-1] + 1, device=keys.device)
+    odd = (column * -0x61C8864680B583EB) ^ (column << 17) | 1
+    mixed = bits * odd
+    return (mixed ^ ((mixed >> 31) & ((1 << 33) - 1))).sum(-1)

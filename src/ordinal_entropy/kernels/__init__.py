@@ -1,0 +1,114 @@
+"""Means over all pairs of points: one dispatch between a readable kernel and fast ones."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from ordinal_entropy.kernels import blocked, reference, sampled
+from ordinal_entropy.kernels.unit import unit_rows
+from ordinal_entropy.kernels.weights import POWERS, Function, checked, extremes, smallest_gap
+
+NAMES = ("auto", "reference", "blocked")
+
+# Up to this many pairs the float64 matrices of the reference cost less than a loop over blocks
+# (benchmarks/bench_pairwise_cpu.py).
+_REFERENCE_PAIRS = 256**2
+_chosen = "auto"
+
+
+@contextmanager
+def use(name: str) -> Iterator[None]:
+    """Computes with the kernel of that name inside the ``with``; "auto" is the choice by size.
+
+    Example:
+        >>> with use("reference"):
+        ...     describe()["chosen"]
+        'reference'
+    """
+    global _chosen  # noqa: PLW0603
+    if name not in NAMES:
+        raise ValueError(f"expected kernel to be one of {', '.join(NAMES)}, got {name!r}")
+    before, _chosen = _chosen, name
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+def describe() -> dict[str, str]:
+    """The kernel in force, and when each is taken."""
+    return {
+        "chosen": _chosen,
+        "reference": f"float64 matrices of all pairs; auto: up to {_REFERENCE_PAIRS} pairs (g m^2)",
+        "blocked": "blocks of pairs, any device, gradient in the forward pass; auto: above that",
+        "sampled": "random pairs; wherever num_pairs is given",
+    }
+
+
+def pair_mean(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    *,
+    weighting: str | Function,
+    distance: str,
+    rescale: str,
+    project: bool,
+    num_pairs: int | None,
+    generator: torch.Generator | None,
+    eager: bool,
+) -> Tensor:
+    """Mean over all pairs of weight times distance, one a group ``(g,)``; no pair: 0.
+
+    Args:
+        points: ``(g, m, d)``.
+        values: ``(g, m, t)`` targets of the points.
+        amount: ``(g, m)``, how many copies of a point there are; copies pair with each other at distance 0.
+        weighting: "l2", "squared", "sqrt" or "none" of the distance between values, or a function.
+        distance: "l2" or "cosine".
+        rescale: "max", "authors" or "none", by the extremes of all pairs, drawn or not.
+        project: divide the points by their norms first; the cosine distance asks for it.
+        num_pairs: draw so many pairs instead of using all.
+        generator: for the draw.
+        eager: values may be looked at.
+    """
+    present = amount > 0
+    low, high = None, None
+    if callable(weighting):
+        measure: float | Function = checked(weighting, eager)
+        if rescale != "none":
+            low, high = extremes(values, amount, measure)
+    else:
+        measure = POWERS[weighting]
+        # only differences count: from the smallest target on they survive float32 best
+        lowest = torch.where(present[..., None], values, torch.inf).amin(1, keepdim=True)  # (g, 1, t)
+        values = torch.where(present[..., None], values - lowest, 0).to(points.dtype)
+        if rescale != "none" and measure != 0:
+            span = values.amax((1, 2)) if values.shape[-1] == 1 else extremes(values, amount, 1.0)[1]  # (g,)
+            values = values / torch.where(span > 0, span, 1)[:, None, None]
+        if rescale == "authors" and measure != 0:
+            gap = smallest_gap(values, amount) if values.shape[-1] == 1 else extremes(values, amount, 1.0)[0]
+            low = gap.pow(measure)
+    if rescale == "max":
+        low = None
+
+    traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+    small = points.shape[0] * points.shape[1] ** 2 <= _REFERENCE_PAIRS
+    plain = _chosen == "reference" or (_chosen == "auto" and small) or (callable(measure) and traced)
+    if num_pairs is None and not plain:
+        sums = blocked.pair_sums(points, values, amount, low, measure, distance, project)
+    else:
+        points = unit_rows(points) if project else points
+        if num_pairs is None:
+            sums = reference.pair_sums(points, values, amount, low, measure, distance)
+        else:
+            sums = sampled.pair_sums(points, values, amount, low, measure, distance, num_pairs, generator)
+    copies, several = amount.sum(1), present.sum(1) > 1
+    if eager and bool((several & (copies <= 1)).any()):
+        raise ValueError(f"expected sample_weight to count repetitions, got a sum of {float(copies.min())}")
+    pairs = torch.where(several, copies * (copies - 1) / 2, 0)
+    if high is not None:
+        pairs = pairs * high
+    return torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)

@@ -1,0 +1,224 @@
+"""The sum over all pairs in blocks: no m x m matrix, each pair once, the gradient on the way.
+
+The loss is a scalar, so its gradient can be finished while the distances are at hand: three matrix products a block,
+nothing kept but one gradient in the shape of the points. Each row of blocks is shifted to its own middle: the product
+form ``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times the squared radius, and points that are
+sorted by target have near ones in their own block. On a CPU, a float32 block in which a squared distance falls below
+2**-10 of that is done again in float64, so that no distance is off by more than 1e-4 of itself.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ordinal_entropy.kernels import reference
+from ordinal_entropy.kernels.unit import inverse_norms, unit_rows
+from ordinal_entropy.kernels.weights import Function, weight_block
+
+_SIZE = {"cpu": 512}  # a block of float32 that stays in a core's cache; devices take larger ones
+_DEVICE_SIZE = 2048
+_CLOSE = 2.0**-10
+
+
+def sums_and_gradient(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    low: Tensor | None,
+    weighting: float | Function,
+    distance: str,
+    project: bool,
+    with_gradient: bool,
+) -> tuple[Tensor, Tensor]:
+    """What ``reference.pair_sums`` returns for the points, and its gradient ``(g, m, d)``; without it, nothing in it.
+
+    Args:
+        points: ``(g, m, d)``.
+        values: ``(g, m, t)``.
+        amount: ``(g, m)``.
+        low: ``(g,)`` or None.
+        weighting: a power or a function.
+        distance: "l2" or "cosine" (with ``project``).
+        project: divide the points by their norms first.
+        with_gradient: compute the gradient too.
+    """
+    g, m, _ = points.shape
+    on_cpu = points.device.type == "cpu"
+    refine = on_cpu and points.dtype == torch.float32
+    size = min(_SIZE.get(points.device.type, _DEVICE_SIZE), m)
+    blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
+    room = points.new_empty(2, size * size)  # squares and pulls of a block, the same memory for all
+    single = on_cpu and bool((amount == 1).all())
+    sums = points.new_zeros(g, dtype=torch.float32 if points.device.type == "mps" else torch.float64)
+    gradient = torch.zeros_like(points) if with_gradient else points.new_empty(0)
+    for k in range(g):
+        x, y, a = points[k], values[k], amount[k]
+        inverse = inverse_norms(x) if project else torch.ones_like(x[:, :1])  # (m, 1)
+        zero = 0.5 * (inverse[:, 0] == 0)  # 1 - cos is half the squared distance, and a half for each zero row
+        for p, i in enumerate(blocks):
+            rows = x[i] * inverse[i] if project else x[i]
+            shift = rows.mean(0)
+            u = rows - shift
+            u_size = torch.linalg.vector_norm(u, dim=1).square()
+            pull_of_row = torch.zeros_like(u_size)
+            for j in blocks[p:]:
+                same = j is i
+                v = u if same else (x[j] * inverse[j]).sub_(shift) if project else x[j] - shift
+                v_size = u_size if same else torch.linalg.vector_norm(v, dim=1).square()
+                weights = weight_block(y[i], y[j], weighting).to(x.dtype)
+                if low is not None:
+                    weights -= low[k]
+                if not single:
+                    weights *= a[i, None] * a[j]
+                squares, pulls = (part[: weights.numel()].view_as(weights) for part in room)
+                torch.add(u_size[:, None], v_size, out=squares).addmm_(u, v.T, alpha=-2)
+                if same:  # a point does not pair with itself
+                    weights.fill_diagonal_(0)
+                    squares.fill_diagonal_(torch.inf)
+                if refine and distance == "l2" and _has_close_pair(squares, u_size, v_size):
+                    total, left, right = _exact_block(x[i], x[j], weights, project, same)
+                    sums[k] += total
+                    if with_gradient:
+                        gradient[k, i] += left
+                        gradient[k, j] += right
+                    continue
+                if same:
+                    squares.fill_diagonal_(1)
+                if distance == "l2":
+                    torch.rsqrt(squares, out=pulls)
+                    if not refine:
+                        apart = squares > 4 * torch.finfo(x.dtype).eps * (u_size[:, None] + v_size)
+                        pulls.copy_(torch.where(apart, pulls, 0))
+                    pulls *= weights  # w / distance
+                    total = torch.dot(pulls.view(-1), squares.view(-1))
+                else:
+                    pulls = weights
+                    total = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()
+                sums[k] += total / 2 if same else total  # the block of the same rows has each pair twice
+                if with_gradient:
+                    pull_of_row += pulls.sum(1)
+                    gradient[k, i].addmm_(pulls, v, alpha=-1)
+                    if not same:
+                        gradient[k, j].addcmul_(v, pulls.sum(0)[:, None]).addmm_(pulls.T, u, alpha=-1)
+            if with_gradient:
+                done = gradient[k, i].addcmul_(u, pull_of_row[:, None])
+                if project:  # through the division by the norm: what points along the row is lost
+                    done.addcmul_(rows, (rows * done).sum(1, keepdim=True), value=-1).mul_(inverse[i])
+    return sums.to(points.dtype), gradient
+
+
+def _has_close_pair(squares: Tensor, u_size: Tensor, v_size: Tensor) -> bool:
+    if bool(squares.amin() > _CLOSE * (u_size.amax() + v_size.amax())):  # the common case, in one pass
+        return False
+    return bool((squares <= _CLOSE * (u_size[:, None] + v_size)).any())
+
+
+def _exact_block(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Sum over the pairs between rows ``x (a, d)`` and ``y (b, d)``, and its gradients at the (unit) rows."""
+    u, v = (unit_rows(z.double()) if project else z.double() for z in (x, y))
+    shift = u.mean(0)
+    u, v = u - shift, v - shift
+    sizes = u.square().sum(1)[:, None] + v.square().sum(1)
+    squares = torch.addmm(sizes, u, v.T, alpha=-2)
+    apart = squares > 4 * torch.finfo(u.dtype).eps * sizes
+    distances = torch.where(apart, squares, 1).sqrt_()
+    pulls = torch.where(apart, weights / distances, 0)
+    total = (pulls * squares).sum()
+    left = torch.addmm(u * pulls.sum(1)[:, None], pulls, v, alpha=-1)
+    if same:
+        return total / 2, left, torch.zeros_like(left)
+    return total, left, torch.addmm(v * pulls.sum(0)[:, None], pulls.T, u, alpha=-1)
+
+
+@torch.library.custom_op("ordinal_entropy::pair_sums", mutates_args=())
+def _pair_sums(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    low: Tensor | None,
+    power: float,
+    distance: str,
+    project: bool,
+    with_gradient: bool,
+) -> tuple[Tensor, Tensor]:
+    return sums_and_gradient(points, values, amount, low, power, distance, project, with_gradient)
+
+
+@_pair_sums.register_fake
+def _shapes(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    low: Tensor | None,
+    power: float,
+    distance: str,
+    project: bool,
+    with_gradient: bool,
+) -> tuple[Tensor, Tensor]:
+    return points.new_empty(points.shape[0]), torch.empty_like(points) if with_gradient else points.new_empty(0)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    points, values, amount, low, ctx.weighting, ctx.distance, ctx.project, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(points, values, amount, low, output[1])
+
+
+def _backward(ctx: Any, by_sums: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+    points, values, amount, low, gradient = ctx.saved_tensors
+    answer = None if by_sums is None else by_sums[:, None, None] * gradient
+    if by_gradient is not None:  # a second derivative: rare, so the readable kernel may take its m x m matrices
+        with torch.enable_grad():
+            x = points.detach().requires_grad_()
+            rows = unit_rows(x) if ctx.project else x
+            sums = reference.pair_sums(rows, values, amount, low, ctx.weighting, ctx.distance)
+            first = torch.autograd.grad(sums.sum(), x, create_graph=True)
+            second = torch.autograd.grad(first, x, by_gradient)[0]
+        answer = second if answer is None else answer + second
+    return answer, None, None, None, None, None, None, None
+
+
+_pair_sums.register_autograd(_backward, setup_context=_save)
+
+
+class _PairSums(torch.autograd.Function):
+    """The operator again where it cannot go: with a function of the user's, or inside ``torch.func``."""
+
+    forward = staticmethod(sums_and_gradient)
+    setup_context = staticmethod(_save)
+    backward = staticmethod(_backward)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        """A batch of groups is more groups."""
+        size = info.batch_size
+        tensors = [
+            x if x is None else (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+            for x, dim in zip(inputs[:4], in_dims[:4], strict=True)
+        ]
+        sums, gradient = _PairSums.apply(*tensors, *inputs[4:])
+        return (sums.unflatten(0, (size, -1)), gradient.unflatten(0, (size, -1))), (0, 0)
+
+
+def pair_sums(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    low: Tensor | None,
+    weighting: float | Function,
+    distance: str,
+    project: bool = False,
+) -> Tensor:
+    """What ``reference.pair_sums`` returns, with memory for one gradient and a few blocks.
+
+    Example:
+        >>> x, y = torch.tensor([[[0.0], [3.0], [4.0]]]), torch.tensor([[[0.0], [1.0], [2.0]]])
+        >>> pair_sums(x, y, torch.ones(1, 3), None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
+        tensor([12.])
+    """
+    transformed = not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+    with_gradient = transformed or (torch.is_grad_enabled() and points.requires_grad)
+    call = _PairSums.apply if transformed or callable(weighting) else _pair_sums
+    sums: Tensor = call(points, values, amount, low, weighting, distance, project, with_gradient)[0]
+    return sums

@@ -1,0 +1,61 @@
+"""The sum over all pairs as one reads it: matrices of all pairs, in float64 where the device has it.
+
+Plain differentiable operations: higher derivatives, ``torch.func`` and any backend of ``torch.compile`` work. In
+float64 the product form of a distance loses pairs closer than about 1e-7 of the spread of the points, which float32
+inputs can hardly hold.
+"""
+
+import torch
+from torch import Tensor
+
+from ordinal_entropy.kernels.weights import Function
+
+
+def pair_sums(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    low: Tensor | None,
+    weighting: float | Function,
+    distance: str,
+) -> Tensor:
+    """``sum_{i<j} a_i a_j (w_ij - low) dist_ij``, one a group.
+
+    Args:
+        points: ``(g, m, d)``; for "cosine" unit rows, or zero rows, at distance 1 from all.
+        values: ``(g, m, t)`` targets.
+        amount: ``(g, m)``, the a_i.
+        low: ``(g,)`` taken off the weights, or None.
+        weighting: a power of the distance between values, or a function.
+        distance: "l2" (coincident points get no gradient) or "cosine".
+
+    Returns:
+        ``(g,)`` in the dtype of the points.
+
+    Example:
+        >>> x, y = torch.tensor([[[0.0], [3.0], [4.0]]]), torch.tensor([[[0.0], [1.0], [2.0]]])
+        >>> pair_sums(x, y, torch.ones(1, 3), None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
+        tensor([12.])
+    """
+    dtype = torch.float32 if points.device.type == "mps" else torch.float64
+    x = points.to(dtype)
+    x = x - x.mean(1, keepdim=True)  # (g, m, d)
+    sizes = x.square().sum(-1)
+    sizes = sizes[:, :, None] + sizes[:, None]  # (g, m, m), |x_i|^2 + |x_j|^2
+    squares = sizes - 2 * x @ x.mT
+    if distance == "cosine":
+        zero = 0.5 * (points.detach().square().sum(-1) < 0.5)  # 1 - cos = |x_i - x_j|^2 / 2 between unit rows
+        distances = squares / 2 + zero[:, :, None] + zero[:, None]
+    else:
+        apart = squares > 4 * torch.finfo(dtype).eps * sizes
+        distances = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
+    if callable(weighting):
+        weights = torch.stack([(weighting(v, v) + weighting(v, v).mT) / 2 for v in values])
+    elif values.shape[-1] == 1:
+        weights = (values - values.mT).abs().pow(weighting)
+    else:
+        weights = torch.cdist(values, values, compute_mode="donot_use_mm_for_euclid_dist").pow(weighting)
+    if low is not None:
+        weights = weights - low[:, None, None]
+    weights = (weights * amount[:, :, None] * amount[:, None]).triu(1)
+    return (weights * distances).sum((1, 2)).to(points.dtype)

@@ -1,0 +1,72 @@
+"""An unbiased estimate of the sum over all pairs, from random ones.
+
+An incomplete U-statistic: pairs are drawn with replacement, the first point in proportion to its amount, the second in
+proportion to the rest; what that favours is weighted back. Cost and memory grow with the number of pairs alone.
+"""
+
+import torch
+from torch import Tensor
+
+from ordinal_entropy.kernels.weights import Function, weight_block
+
+_CHUNK = 32  # a function of (a, t) and (b, t) targets is asked for a diagonal, this many pairs at a time
+
+
+def pair_sums(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    low: Tensor | None,
+    weighting: float | Function,
+    distance: str,
+    num_pairs: int,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """An estimate of what ``reference.pair_sums`` returns, from ``num_pairs`` pairs a group.
+
+    Distances are exact differences: close pairs lose nothing.
+
+    Example:
+        >>> x, y = torch.tensor([[[0.0], [3.0]]]), torch.tensor([[[0.0], [2.0]]])
+        >>> pair_sums(x, y, torch.ones(1, 2), None, 1.0, "l2", 4)  # one pair, drawn four times
+        tensor([6.])
+    """
+    g, m, d = points.shape
+    dtype = torch.float32 if points.device.type == "mps" else torch.float64
+    copies = amount.to(dtype)
+    end = copies.cumsum(1)  # (g, m), point i owns the interval [end - copies, end)
+    total = end[:, -1:]
+    uniform = torch.rand(2, g, num_pairs, dtype=dtype, device=points.device, generator=generator)
+    i = torch.searchsorted(end, uniform[0] * total, right=True).clamp_max(m - 1)  # (g, k)
+    skipped = copies.gather(1, i)
+    at = uniform[1] * (total - skipped)
+    at = torch.where(at >= end.gather(1, i) - skipped, at + skipped, at)  # jump over the interval of i
+    j = torch.searchsorted(end, at, right=True).clamp_max(m - 1)
+
+    x, y = (points.gather(1, at[..., None].expand(-1, -1, d)) for at in (i, j))  # (g, k, d)
+    squares = (x - y).square().sum(-1)
+    if distance == "cosine":
+        zero_x, zero_y = (0.5 * (z.detach().square().sum(-1) < 0.5) for z in (x, y))
+        distances = squares / 2 + zero_x + zero_y
+    else:
+        apart = squares > 0
+        distances = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
+    left, right = (values.gather(1, at[..., None].expand(-1, -1, values.shape[-1])) for at in (i, j))
+    if callable(weighting):
+        weights = torch.stack(
+            [
+                torch.cat(
+                    [
+                        weight_block(a, b, weighting).diagonal()
+                        for a, b in zip(u.split(_CHUNK), v.split(_CHUNK), strict=True)
+                    ]
+                )
+                for u, v in zip(left, right, strict=True)
+            ]
+        )
+    else:
+        weights = (left - right).square().sum(-1).sqrt().pow(weighting)
+    if low is not None:
+        weights = weights - low[:, None]
+    weights = torch.where(i == j, 0, weights * (total - skipped))  # i == j: only where there is no second point
+    return (total[:, 0] / 2 * (weights * distances).mean(1)).to(points.dtype)

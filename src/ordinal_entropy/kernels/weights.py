@@ -1,0 +1,70 @@
+"""Weights of the pairs: a power of the distance between targets, or the user's own function of them."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Function = Callable[[Tensor, Tensor], Tensor]  # targets (a, t) and (b, t) to weights (a, b)
+POWERS = {"l2": 1.0, "squared": 2.0, "sqrt": 0.5, "none": 0.0}
+
+_BLOCK = 1024
+
+
+def weight_block(left: Tensor, right: Tensor, weighting: float | Function) -> Tensor:
+    """Weights ``(a, b)`` between targets ``(a, t)`` and ``(b, t)``; a function's two orders are averaged."""
+    if callable(weighting):
+        return (weighting(left, right) + weighting(right, left).mT) / 2
+    if weighting == 0:
+        return left.new_ones(left.shape[0], right.shape[0])
+    if left.shape[1] == 1:
+        gap = (left - right.mT).abs_()
+    else:
+        gap = torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
+    if weighting == 1:
+        return gap
+    return gap.square_() if weighting == 2 else gap.sqrt_()
+
+
+def smallest_gap(values: Tensor, amount: Tensor) -> Tensor:
+    """Smallest distance ``(g,)`` between any two of the scalar values ``(g, m, 1)`` that are present; no pair: 0."""
+    ordered = torch.where(amount > 0, values[..., 0], torch.inf).sort(dim=1).values
+    smallest = torch.nn.functional.pad(ordered.diff(dim=1), (0, 1), value=torch.inf).nan_to_num(torch.inf).amin(1)
+    return torch.where((amount > 1).any(1) | smallest.isinf(), 0, smallest)
+
+
+def extremes(values: Tensor, amount: Tensor, weighting: float | Function) -> tuple[Tensor, Tensor]:
+    """Smallest and largest weight ``(g,)`` over all pairs of present values ``(g, m, t)``; no pair: 0 and 0.
+
+    Block by block: m^2 t operations, no m x m matrix.
+    """
+    g, m, _ = values.shape
+    low = values.new_full((g,), torch.inf)
+    high = values.new_full((g,), -torch.inf)
+    for k in range(g):
+        for i in range(0, m, _BLOCK):
+            for j in range(i, m, _BLOCK):
+                left, right = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
+                block = weight_block(values[k, left], values[k, right], weighting)
+                pair = (amount[k, left, None] > 0) & (amount[k, None, right] > 0)
+                if i == j:  # a point pairs with itself only where it has copies
+                    pair = pair & ~torch.diag(amount[k, left] <= 1)
+                low[k] = torch.minimum(low[k], torch.where(pair, block, torch.inf).amin())
+                high[k] = torch.maximum(high[k], torch.where(pair, block, -torch.inf).amax())
+    return torch.where(low.isinf(), 0, low), torch.where(high.isinf(), 0, high)
+
+
+def checked(weighting: Function, eager: bool) -> Function:
+    """The user's function, its answer checked: shape always, sign and NaN where values may be looked at."""
+
+    def function(left: Tensor, right: Tensor) -> Tensor:
+        answer = weighting(left, right)
+        expected = (left.shape[0], right.shape[0])
+        if not isinstance(answer, Tensor) or answer.shape != expected:
+            came = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+            raise ValueError(f"expected weighting to return weights {expected}, got {came}")
+        if eager and not bool((answer >= 0).all()):
+            raise ValueError(f"expected weighting to return weights of at least 0, got {float(answer.min())}")
+        return answer.detach()
+
+    return function

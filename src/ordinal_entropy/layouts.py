@@ -1,0 +1,142 @@
+"""Rows out of any layout: what features, targets and mask look like before any maths."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_SHAPES = {
+    2: "(n, d) features take (n,) or (n, t)",
+    3: "(b, n, d) features take (b, n) or (b, n, t)",
+    4: "(b, c, h, w) features take (b, h', w') or (b, t, h', w')",
+}
+
+
+class Rows(NamedTuple):
+    """Features and targets as ``g`` groups of ``n`` rows; pairs never cross a group."""
+
+    features: Tensor  # (g, n, d), float32 or float64; rows of amount 0 are zero
+    targets: Tensor  # (g, n, t), float32 or float64, no graph; rows of amount 0 are zero
+    amount: Tensor  # (g, n), how many times a row counts; 0: outside the mask
+    eager: bool  # values may be looked at without stalling a device or breaking a trace
+
+
+def rows(
+    features: Tensor,
+    targets: Tensor,
+    mask: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    *,
+    stride: int = 1,
+    per: str = "batch",
+    check: bool = False,
+) -> Rows:
+    """Checked rows of any layout.
+
+    Args:
+        features: ``(n, d)``, ``(b, n, d)`` or ``(b, c, h, w)``.
+        targets: ``(n,)`` or ``(n, t)``; ``(b, n)`` or ``(b, n, t)``; ``(b, h', w')`` or ``(b, t, h', w')``, any
+            resolution: the nearest target is taken.
+        mask: boolean, in the shape of the targets, with or without their ``t``; a row counts where all of its
+            targets do. A map may have a resolution of its own.
+        sample_weight: non-negative, one a row, in the shapes of a mask; counts like repetition.
+        stride: maps are subsampled (nearest) to ``(h // stride, w // stride)``.
+        per: "batch" joins all rows of the batch into one group, "image" makes one group of each ``b``.
+        check: look at values (finite targets, weights) even where that stalls a device.
+
+    Returns:
+        The rows; half precision comes back as float32.
+
+    Example:
+        >>> rows(torch.ones(2, 3, 4, 4), torch.ones(2, 8, 8), stride=2).features.shape
+        torch.Size([1, 8, 3])
+    """
+    if not (isinstance(features, Tensor) and isinstance(targets, Tensor)):
+        raise TypeError(
+            f"expected features and targets to be tensors, got {type(features).__name__} and {type(targets).__name__}"
+        )
+    if not features.is_floating_point():
+        raise TypeError(f"expected floating-point features, got {features.dtype}")
+    if targets.is_complex():
+        raise TypeError(f"expected real targets, got {targets.dtype}")
+    if features.dim() not in _SHAPES:
+        raise ValueError(f"expected features (n, d), (b, n, d) or (b, c, h, w), got {tuple(features.shape)}")
+    if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+        raise TypeError(f"expected a boolean mask, got {getattr(mask, 'dtype', type(mask).__name__)}")
+    if sample_weight is not None and not (isinstance(sample_weight, Tensor) and not sample_weight.is_complex()):
+        raise TypeError(f"expected sample_weight to be a tensor of numbers, got {type(sample_weight).__name__}")
+
+    if features.dtype in (torch.float16, torch.bfloat16):
+        features = features.float()
+    if not targets.is_floating_point():  # whole numbers stay exact beyond 2**24 where the device can
+        targets = targets.to(torch.float32 if targets.device.type == "mps" else torch.float64)
+    elif targets.dtype in (torch.float16, torch.bfloat16):
+        targets = targets.float()
+    if sample_weight is not None:
+        sample_weight = sample_weight.to(features.dtype)
+
+    layout = features.dim()
+    if layout == 4:
+        b, c, h, w = features.shape
+        if min(h, w) < stride:
+            raise ValueError(f"expected a stride of at most {min(h, w)} for maps of {h} x {w}, got {stride}")
+        grid = (h // stride, w // stride)
+        if stride != 1:
+            features = F.interpolate(features, size=grid, mode="nearest")
+        features = features.permute(0, 2, 3, 1).reshape(b, grid[0] * grid[1], c)
+    lead = features.shape[:-1]  # (n,) or (b, n)
+    parts: dict[str, Tensor] = {}  # each (*lead, t)
+    for name, part in (("targets", targets.detach()), ("mask", mask), ("sample_weight", sample_weight)):
+        if part is None:
+            continue
+        if part.device != features.device:
+            raise ValueError(f"expected {name} on {features.device} like the features, got {part.device}")
+        if layout == 4:
+            fits = part.dim() in (3, 4) and part.shape[0] == lead[0]
+        else:
+            fits = part.shape[: layout - 1] == lead and part.dim() in (layout - 1, layout)
+        if not fits:
+            size = f"b={lead[0]} maps" if layout == 4 else " x ".join([f"n={lead[-1]} rows", *map(str, lead[:-1])])
+            raise ValueError(f"expected {name} with {size}, got {tuple(part.shape)}: {_SHAPES[layout]}")
+        if layout == 4:
+            maps = part if part.dim() == 4 else part[:, None]  # (b, t, h', w')
+            if maps.shape[2:] != grid:
+                numbers = maps.to(features.dtype) if name == "mask" else maps
+                maps = F.interpolate(numbers, size=grid, mode="nearest").to(part.dtype)
+            parts[name] = maps.permute(0, 2, 3, 1).reshape(*lead, maps.shape[1])
+        else:
+            parts[name] = part if part.dim() == layout else part[..., None]
+        if name != "targets" and parts[name].shape[-1] not in (
+            1,
+            parts["targets"].shape[-1] if name == "mask" else 1,
+        ):
+            raise ValueError(f"expected {name} with the shape of the targets, got {tuple(part.shape)}")
+    targets = parts["targets"]
+
+    amount = parts["sample_weight"][..., 0].detach() if "sample_weight" in parts else features.new_ones(lead)
+    if "mask" in parts:
+        amount = torch.where(parts["mask"].all(-1), amount, 0)
+    present = amount != 0
+    # a transform of torch.func forbids looking at values, just as a trace does
+    eager = check or (
+        features.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+    if eager:
+        wrong = int((present & ~targets.isfinite().all(-1)).sum())
+        if wrong:
+            raise ValueError(f"expected finite targets inside the mask, got {wrong} rows with NaN or infinite values")
+        if "sample_weight" in parts and not bool(((amount >= 0) & amount.isfinite()).all()):
+            raise ValueError(f"expected finite sample_weight of at least 0, got {float(amount.min())} as the smallest")
+    if parts.keys() != {"targets"}:  # what lies outside the mask, NaN too, leaves no trace
+        features = torch.where(present[..., None], features, 0)
+        targets = torch.where(present[..., None], targets, 0)
+    g, n = (lead[0], lead[1]) if layout != 2 and per == "image" else (1, lead.numel())
+    return Rows(
+        features.reshape(g, n, features.shape[-1]),
+        targets.reshape(g, n, targets.shape[-1]),
+        amount.reshape(g, n),
+        eager,
+    )

@@ -1,0 +1,222 @@
+"""The regularizer as a module that remembers its options."""
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ordinal_entropy import functional
+from ordinal_entropy.kernels.weights import Function
+
+
+class Terms(NamedTuple):
+    """The two parts of the regularizer, both at least 0; the loss is tightness minus diversity, each weighted."""
+
+    diversity: Tensor
+    tightness: Tensor
+
+
+class OrdinalEntropy(nn.Module):
+    """What to add to the loss of a regression network: ``tightness_weight * tightness - diversity_weight * diversity``.
+
+    Pushes the centers of the normalised features apart in proportion to the distance of their targets and pulls the
+    features to their center. The loss falls below zero as the features spread: log ``terms``, which do not.
+
+    Args:
+        diversity_weight: strength of the push between centers.
+        tightness_weight: strength of the pull towards them.
+        weighting: "l2", "squared", "sqrt", "none", or a function from targets ``(a, t)``, ``(b, t)`` to ``(a, b)``.
+        distance: "l2" or "cosine".
+        normalize: project the features to the unit sphere first.
+        rescale: of the weights: "max", "authors" or "none".
+        grouping: "unique" targets, "none", or a bin width.
+        centers: "normalize-first" or "average-first".
+        tightness_over: "all" rows, or "shared": those at a non-zero distance from their center.
+        tightness_power: 1 or 2.
+        max_samples: rows drawn for the diversity.
+        num_pairs: pairs drawn instead of all.
+        generator: for every draw.
+        stride: subsampling of maps.
+        per: "batch" or "image".
+        gather: join all ranks.
+        check: look at values on a GPU too.
+
+    :func:`ordinal_entropy.functional.ordinal_entropy` says more about each.
+
+    Example:
+        >>> reg = OrdinalEntropy(tightness_weight=0.5)
+        >>> features, targets = torch.eye(3, requires_grad=True), torch.tensor([0.0, 3.0, 3.0])
+        >>> reg(features, targets)
+        tensor(-0.9890, grad_fn=<AddBackward0>)
+        >>> reg.terms(features.detach(), targets)
+        Terms(diversity=tensor(1.2247), tightness=tensor(0.4714))
+    """
+
+    def __init__(
+        self,
+        diversity_weight: float = 1.0,
+        tightness_weight: float = 1.0,
+        *,
+        weighting: str | Function = "l2",
+        distance: str = "l2",
+        normalize: bool = True,
+        rescale: str = "max",
+        grouping: str | float = "unique",
+        centers: str = "normalize-first",
+        tightness_over: str = "all",
+        tightness_power: int = 1,
+        max_samples: int | None = None,
+        num_pairs: int | None = None,
+        generator: torch.Generator | None = None,
+        stride: int = 1,
+        per: str = "batch",
+        gather: bool = False,
+        check: bool = False,
+    ) -> None:
+        super().__init__()
+        self.diversity_weight = diversity_weight
+        self.tightness_weight = tightness_weight
+        self.weighting = weighting
+        self.distance = distance
+        self.normalize = normalize
+        self.rescale = rescale
+        self.grouping = grouping
+        self.centers = centers
+        self.tightness_over = tightness_over
+        self.tightness_power = tightness_power
+        self.max_samples = max_samples
+        self.num_pairs = num_pairs
+        self.generator = generator
+        self.stride = stride
+        self.per = per
+        self.check = check
+        self.gather = False
+        self(torch.empty(0, 1), torch.empty(0, 1))  # an option that does not exist fails here, not in the first step
+        self.gather = gather
+
+    @classmethod
+    def from_paper(
+        cls, diversity_weight: float = 1.0, tightness_weight: float = 1.0, **options: Any
+    ) -> "OrdinalEntropy":
+        """The formulas of the paper to the letter: raw target distances as weights.
+
+        Args:
+            diversity_weight: the paper's lambda_d.
+            tightness_weight: the paper's lambda_t.
+            options: every option but ``rescale``, ``centers`` and ``tightness_over``.
+
+        Example:
+            >>> OrdinalEntropy.from_paper().terms(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))
+            Terms(diversity=tensor(3.6742), tightness=tensor(0.4714))
+        """
+        return cls(
+            diversity_weight,
+            tightness_weight,
+            rescale="none",
+            centers="normalize-first",
+            tightness_over="all",
+            **options,
+        )
+
+    @classmethod
+    def from_authors_code(
+        cls, diversity_weight: float = 1.0, tightness_weight: float = 1.0, **options: Any
+    ) -> "OrdinalEntropy":
+        """What the authors' code computes, with 0 where it gives NaN or raises.
+
+        Weights ``(w - min) / max`` over the pairs, centers normalised after averaging, tightness over the samples
+        that are not their own center. ``docs/dialects.md`` lists the differences from the paper.
+
+        Args:
+            diversity_weight: 1 in the authors' code.
+            tightness_weight: 1 in the authors' code.
+            options: every option but ``rescale``, ``centers`` and ``tightness_over``; the authors' first upload had
+                ``tightness_power=2``, their dense tasks ``stride=4, per="image"`` and ``mask=targets > 0.001``, their
+                operators ``grouping="none", max_samples=10``.
+
+        Example:
+            >>> OrdinalEntropy.from_authors_code().terms(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))
+            Terms(diversity=tensor(0.), tightness=tensor(0.7654))
+        """
+        return cls(
+            diversity_weight,
+            tightness_weight,
+            rescale="authors",
+            centers="average-first",
+            tightness_over="shared",
+            **options,
+        )
+
+    def forward(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        task_loss: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        """The loss to add to the task loss.
+
+        Args:
+            features: ``(n, d)``, ``(b, n, d)`` or ``(b, c, h, w)``.
+            targets: of the same rows, one or several numbers each.
+            mask: boolean, in the shape of the targets.
+            task_loss: for a strength that sets itself; fixed strengths do not look at it.
+            sample_weight: one a row; counts like repetition.
+        """
+        return self._loss(features, targets, mask, sample_weight, self.diversity_weight, self.tightness_weight)
+
+    def terms(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Terms:
+        """Diversity and tightness without their strengths, for logging or for a loss of one's own."""
+        return Terms(
+            self._loss(features, targets, mask, sample_weight, -1.0, 0.0),
+            self._loss(features, targets, mask, sample_weight, 0.0, 1.0),
+        )
+
+    def _loss(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None,
+        sample_weight: Tensor | None,
+        diversity_weight: float,
+        tightness_weight: float,
+    ) -> Tensor:
+        return functional.ordinal_entropy(
+            features,
+            targets,
+            mask,
+            diversity_weight=diversity_weight,
+            tightness_weight=tightness_weight,
+            weighting=self.weighting,
+            distance=self.distance,
+            normalize=self.normalize,
+            rescale=self.rescale,
+            grouping=self.grouping,
+            centers=self.centers,
+            tightness_over=self.tightness_over,
+            tightness_power=self.tightness_power,
+            max_samples=self.max_samples,
+            num_pairs=self.num_pairs,
+            generator=self.generator,
+            sample_weight=sample_weight,
+            stride=self.stride,
+            per=self.per,
+            gather=self.gather,
+            check=self.check,
+        )
+
+    def extra_repr(self) -> str:
+        """The strengths and every option that is not at its default."""
+        default = inspect.signature(OrdinalEntropy.__init__).parameters
+        strengths = {"diversity_weight": self.diversity_weight, "tightness_weight": self.tightness_weight}
+        changed = {name: getattr(self, name) for name, p in default.items() if p.kind is p.KEYWORD_ONLY}
+        changed = {name: value for name, value in changed.items() if value != default[name].default}
+        return ", ".join(f"{name}={value!r}" for name, value in {**strengths, **changed}.items())
