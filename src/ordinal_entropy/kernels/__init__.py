@@ -14,7 +14,7 @@ NAMES = ("auto", "reference", "blocked")
 
 # Up to this many pairs the float64 matrices of the reference cost less than a loop over blocks
 # (benchmarks/bench_pairwise_cpu.py).
-_REFERENCE_PAIRS = 256**2
+_REFERENCE_PAIRS = 64**2
 _chosen = "auto"
 
 

@@ -1,12 +1,12 @@
-"""The sum over all pairs in blocks: no m x m matrix, each pair once, the gradient on the way.
+"""The sum over all pairs in tiles: no m x m matrix, each pair once, the gradient on the way.
 
-The loss is a scalar, so its gradient can be finished while the distances are at hand: three matrix products a block,
-nothing kept but one gradient in the shape of the points. Each row of blocks is shifted to its own middle: the product
-form ``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times the squared radius, and points that are
-sorted by target have near ones in their own block. On a CPU, a float32 block in which a squared distance falls below
-2**-10 of that is done again in float64, so that no distance is off by more than 1e-4 of itself.
+The loss is a scalar, so its gradient can be finished while the distances are at hand: three matrix products a tile,
+nothing kept but one gradient in the shape of the points. The points are centered first, because the product form
+``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times ``|x|^2 + |y|^2``. On a CPU, a float32 tile with
+a squared distance below 2**-10 of that is done again in float64, so that no distance is off by more than 1e-4 of itself.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,9 +16,28 @@ from ordinal_entropy.kernels import reference
 from ordinal_entropy.kernels.unit import inverse_norms, unit_rows
 from ordinal_entropy.kernels.weights import Function, weight_block
 
-_SIZE = {"cpu": 512}  # a block of float32 that stays in a core's cache; devices take larger ones
+_SIZE = {"cpu": 640}  # large enough for the matrix products, small enough for the cache (1.6 MiB of float32)
 _DEVICE_SIZE = 2048
 _CLOSE = 2.0**-10
+
+
+def tiles(m: int, size: int) -> Iterator[tuple[slice, slice]]:
+    """Pairs of row ranges that cover all pairs of ``m`` rows once; a range with itself is half as long as the others.
+
+    Example:
+        >>> [(i.start, i.stop, j.start, j.stop) for i, j in tiles(6, 4)]
+        [(0, 2, 0, 2), (2, 4, 2, 4), (0, 2, 2, 4), (0, 4, 4, 6), (4, 6, 4, 6)]
+    """
+    for start in range(0, m, size):
+        whole = slice(start, min(start + size, m))
+        middle = min(start + size // 2, m)
+        left, right = slice(start, middle), slice(middle, whole.stop)
+        yield left, left
+        if right.start < right.stop:
+            yield right, right
+            yield left, right
+        for other in range(start + size, m, size):
+            yield whole, slice(other, min(other + size, m))
 
 
 def sums_and_gradient(
@@ -46,65 +65,65 @@ def sums_and_gradient(
     g, m, _ = points.shape
     on_cpu = points.device.type == "cpu"
     refine = on_cpu and points.dtype == torch.float32
-    size = min(_SIZE.get(points.device.type, _DEVICE_SIZE), m)
-    blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
-    room = points.new_empty(2, size * size)  # squares and pulls of a block, the same memory for all
+    size = _SIZE.get(points.device.type, _DEVICE_SIZE)
+    room = points.new_empty(3, min(size, m) ** 2)  # weights, squares and pulls: the same memory for all tiles
     single = on_cpu and bool((amount == 1).all())
     sums = points.new_zeros(g, dtype=torch.float32 if points.device.type == "mps" else torch.float64)
     gradient = torch.zeros_like(points) if with_gradient else points.new_empty(0)
     for k in range(g):
-        x, y, a = points[k], values[k], amount[k]
-        inverse = inverse_norms(x) if project else torch.ones_like(x[:, :1])  # (m, 1)
-        zero = 0.5 * (inverse[:, 0] == 0)  # 1 - cos is half the squared distance, and a half for each zero row
-        for p, i in enumerate(blocks):
-            rows = x[i] * inverse[i] if project else x[i]
-            shift = rows.mean(0)
-            u = rows - shift
-            u_size = torch.linalg.vector_norm(u, dim=1).square()
-            pull_of_row = torch.zeros_like(u_size)
-            for j in blocks[p:]:
-                same = j is i
-                v = u if same else (x[j] * inverse[j]).sub_(shift) if project else x[j] - shift
-                v_size = u_size if same else torch.linalg.vector_norm(v, dim=1).square()
-                weights = weight_block(y[i], y[j], weighting).to(x.dtype)
-                if low is not None:
-                    weights -= low[k]
-                if not single:
-                    weights *= a[i, None] * a[j]
-                squares, pulls = (part[: weights.numel()].view_as(weights) for part in room)
-                torch.add(u_size[:, None], v_size, out=squares).addmm_(u, v.T, alpha=-2)
-                if same:  # a point does not pair with itself
-                    weights.fill_diagonal_(0)
-                    squares.fill_diagonal_(torch.inf)
-                if refine and distance == "l2" and _has_close_pair(squares, u_size, v_size):
-                    total, left, right = _exact_block(x[i], x[j], weights, project, same)
-                    sums[k] += total
-                    if with_gradient:
-                        gradient[k, i] += left
-                        gradient[k, j] += right
-                    continue
-                if same:
-                    squares.fill_diagonal_(1)
-                if distance == "l2":
-                    torch.rsqrt(squares, out=pulls)
-                    if not refine:
-                        apart = squares > 4 * torch.finfo(x.dtype).eps * (u_size[:, None] + v_size)
-                        pulls.copy_(torch.where(apart, pulls, 0))
-                    pulls *= weights  # w / distance
-                    total = torch.dot(pulls.view(-1), squares.view(-1))
-                else:
-                    pulls = weights
-                    total = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()
-                sums[k] += total / 2 if same else total  # the block of the same rows has each pair twice
+        y, a = values[k], amount[k]
+        inverse = inverse_norms(points[k]) if project else None  # (m, 1)
+        x = points[k].clone() if inverse is None else points[k] * inverse
+        middle = x.mean(0)
+        x -= middle
+        sizes = torch.linalg.vector_norm(x, dim=1).square()
+        pulled = torch.zeros_like(sizes)
+        zero = torch.zeros_like(sizes) if inverse is None else 0.5 * (inverse[:, 0] == 0)
+        for i, j in tiles(m, size):
+            shape = (i.stop - i.start, j.stop - j.start)
+            weights, squares, pulls = (part[: shape[0] * shape[1]].view(shape) for part in room)
+            weight_block(y[i], y[j], weighting, out=weights)
+            if low is not None:
+                weights -= low[k]
+            if not single:
+                weights *= a[i, None] * a[j]
+            torch.add(sizes[i, None], sizes[j], out=squares).addmm_(x[i], x[j].T, alpha=-2)
+            same = i == j
+            if same:  # a point does not pair with itself
+                weights.fill_diagonal_(0)
+                squares.fill_diagonal_(torch.inf)
+            if refine and distance == "l2" and _has_close_pair(squares, sizes[i], sizes[j]):
+                total, left, right = _exact_tile(points[k, i], points[k, j], weights, project, same)
+                sums[k] += total
                 if with_gradient:
-                    pull_of_row += pulls.sum(1)
-                    gradient[k, i].addmm_(pulls, v, alpha=-1)
-                    if not same:
-                        gradient[k, j].addcmul_(v, pulls.sum(0)[:, None]).addmm_(pulls.T, u, alpha=-1)
+                    gradient[k, i] += left
+                    gradient[k, j] += right
+                continue
+            if same:
+                squares.fill_diagonal_(1)
+            if distance == "l2":
+                torch.rsqrt(squares, out=pulls)
+                if not refine:
+                    apart = squares > 4 * torch.finfo(x.dtype).eps * (sizes[i, None] + sizes[j])
+                    pulls.copy_(torch.where(apart, pulls, 0))
+                pulls *= weights  # w / distance
+                total = torch.dot(pulls.view(-1), squares.view(-1))
+            else:
+                pulls = weights
+                total = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()  # 1 - cos, also of zero rows
+            sums[k] += total / 2 if same else total  # a tile of the same rows has each pair twice
             if with_gradient:
-                done = gradient[k, i].addcmul_(u, pull_of_row[:, None])
-                if project:  # through the division by the norm: what points along the row is lost
-                    done.addcmul_(rows, (rows * done).sum(1, keepdim=True), value=-1).mul_(inverse[i])
+                pulled[i] += pulls.sum(1)
+                gradient[k, i].addmm_(pulls, x[j], alpha=-1)
+                if not same:
+                    pulled[j] += pulls.sum(0)
+                    gradient[k, j].addmm_(pulls.T, x[i], alpha=-1)
+        if with_gradient:
+            gradient[k].addcmul_(x, pulled[:, None])
+            if inverse is not None:  # through the division by the norm: what points along the row is lost
+                x += middle
+                along = torch.einsum("md,md->m", x, gradient[k])[:, None]
+                gradient[k].addcmul_(x, along, value=-1).mul_(inverse)
     return sums.to(points.dtype), gradient
 
 
@@ -114,8 +133,8 @@ def _has_close_pair(squares: Tensor, u_size: Tensor, v_size: Tensor) -> bool:
     return bool((squares <= _CLOSE * (u_size[:, None] + v_size)).any())
 
 
-def _exact_block(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum over the pairs between rows ``x (a, d)`` and ``y (b, d)``, and its gradients at the (unit) rows."""
+def _exact_tile(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Sum over the pairs of rows ``x (a, d)`` and ``y (b, d)``, and its gradients at the rows (of norm 1, if projected)."""
     u, v = (unit_rows(z.double()) if project else z.double() for z in (x, y))
     shift = u.mean(0)
     u, v = u - shift, v - shift

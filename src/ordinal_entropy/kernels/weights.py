@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Function = Callable[[Tensor, Tensor], Tensor]  # targets (a, t) and (b, t) to weights (a, b)
@@ -11,25 +12,30 @@ POWERS = {"l2": 1.0, "squared": 2.0, "sqrt": 0.5, "none": 0.0}
 _BLOCK = 1024
 
 
-def weight_block(left: Tensor, right: Tensor, weighting: float | Function) -> Tensor:
-    """Weights ``(a, b)`` between targets ``(a, t)`` and ``(b, t)``; a function's two orders are averaged."""
+def weight_block(left: Tensor, right: Tensor, weighting: float | Function, out: Tensor | None = None) -> Tensor:
+    """Weights ``(a, b)`` between targets ``(a, t)`` and ``(b, t)``, in ``out`` where there is one.
+
+    The two orders in which a function can be asked are averaged.
+    """
+    out = left.new_empty(left.shape[0], right.shape[0]) if out is None else out
     if callable(weighting):
-        return (weighting(left, right) + weighting(right, left).mT) / 2
+        return out.copy_((weighting(left, right) + weighting(right, left).mT) / 2)
     if weighting == 0:
-        return left.new_ones(left.shape[0], right.shape[0])
+        return out.fill_(1)
     if left.shape[1] == 1:
-        gap = (left - right.mT).abs_()
+        torch.sub(left, right.mT, out=out).abs_()
     else:
-        gap = torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
+        out.copy_(torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist"))
     if weighting == 1:
-        return gap
-    return gap.square_() if weighting == 2 else gap.sqrt_()
+        return out
+    return out.square_() if weighting == 2 else out.sqrt_()
 
 
 def smallest_gap(values: Tensor, amount: Tensor) -> Tensor:
     """Smallest distance ``(g,)`` between any two of the scalar values ``(g, m, 1)`` that are present; no pair: 0."""
     ordered = torch.where(amount > 0, values[..., 0], torch.inf).sort(dim=1).values
-    smallest = torch.nn.functional.pad(ordered.diff(dim=1), (0, 1), value=torch.inf).nan_to_num(torch.inf).amin(1)
+    gaps = F.pad(ordered.diff(dim=1), (0, 1), value=torch.inf)
+    smallest = torch.where(gaps.isfinite(), gaps, torch.inf).amin(1)
     return torch.where((amount > 1).any(1) | smallest.isinf(), 0, smallest)
 
 
