@@ -65,8 +65,8 @@ def group(
     share = (amount.flatten() / torch.where(total > 0, total, 1)[flat])[:, None]  # a row's part in its center
     means = features.new_zeros(g * m, features.shape[-1]).index_add(0, flat, features.flatten(0, 1) * share)
     if width == 0:  # the first row of each center has the value of all
-        places = torch.arange(n, device=order.device).expand(g, n)
-        first = places.new_full((g, m), n - 1).scatter_reduce(1, place.clamp_max(m - 1), places, "amin")
+        counts = place.new_zeros(g, m).scatter_add(1, place.clamp_max(m - 1), torch.ones_like(place))
+        first = (counts.cumsum(1) - counts).clamp_max(n - 1)
         values = targets.gather(1, order.gather(1, first)[..., None].expand(g, m, t))
     else:
         values = targets.new_zeros(g * m, t).index_add(0, flat, targets.flatten(0, 1) * share.to(targets.dtype))
@@ -79,7 +79,8 @@ def row_hash(keys: Tensor) -> Tensor:
     Wrapping integer sums do not depend on their order, so equal rows give equal numbers on every device; rows that
     differ share a number with a chance of about 2**-64.
     """
-    bits = (keys + 0.0).view(torch.int64 if keys.dtype == torch.float64 else torch.int32).long()  # + 0.0: -0 is 0
+    mantissa, exponent = torch.frexp(keys)  # keys = mantissa * 2**exponent, 0.5 <= |mantissa| < 1
+    bits = (mantissa * 2.0**53).long() ^ (exponent.long() << 54)
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         bits = (bits ^ ((bits >> shift) & ((1 << (64 - shift)) - 1))) * factor
     column = torch.arange(1, keys.shape[-1] + 1, device=keys.device)

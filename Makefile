@@ -1,0 +1,54 @@
+# Everything a fresh machine with git, python3 (3.10 or newer) and make needs: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test test-slow lint format dist bench clean
+
+help:  ## the commands
+	@grep -E '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: $(VENV)/demo-is-ready  ## train a small network with and without the regularizer (about a minute)
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/test-is-ready lint  ## style, types, import directions, all fast tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2
+
+test-slow: $(VENV)/test-is-ready  ## the tests that take minutes
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(VENV)/test-is-ready
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/test-is-ready  ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+dist: $(VENV)/test-is-ready  ## a wheel and an sdist in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+bench: $(VENV)/test-is-ready  ## every benchmark, written to benchmarks/*.json
+	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) dist build src/*.egg-info
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "ordinal-entropy needs Python 3.10 or newer; $(PYTHON) is `$(PYTHON) --version`. Try make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo-is-ready: $(BIN)/python pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (PyTorch is large: a minute or two)"
+	$(INSTALL) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/test-is-ready: $(BIN)/python pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (PyTorch is large: a minute or two)"
+	$(INSTALL) --editable '.[test]'
+	@touch $@

@@ -1,0 +1,144 @@
+"""Real processes against one process on the joined batch: the loss on every rank, the gradient after averaging."""
+
+import gc
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ordinal_entropy import OrdinalEntropy
+from ordinal_entropy.functional import ordinal_entropy
+
+# rows of each rank: equal, uneven, one rank without any
+BATCHES = {2: [(6, 6), (7, 3), (5, 0)], 3: [(4, 4, 4), (1, 8, 3)]}
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 4)).double()
+
+
+def rows(sizes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(sum(sizes), 5, generator=generator, dtype=torch.float64)
+    y = torch.randint(4, (sum(sizes),), generator=generator).double()
+    return x, y, torch.rand(sum(sizes), generator=generator) > 0.2
+
+
+CASES = [
+    {},
+    {"grouping": "none", "distance": "cosine"},
+    {"grouping": 2.0, "rescale": "authors", "tightness_over": "shared", "centers": "average-first"},
+]
+
+
+def parameters(net):
+    return torch.cat([p.grad.flatten() for p in net.parameters()])
+
+
+def one_process(sizes, options):
+    net, (x, y, mask) = model(), rows(sizes)
+    loss = ordinal_entropy(net(x), y, mask, **options)
+    loss.backward()
+    return loss.detach(), parameters(net)
+
+
+def start(rank, world, store, job, results):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    torch.save(job(rank, world), Path(results) / f"{rank}.pt")
+    gc.collect()  # DDP's threads end before their process group does
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run(job, world):
+    """What ``job(rank, world)`` returns on each of ``world`` processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(start, args=(world, os.path.join(folder, "store"), job, folder), nprocs=world)
+        return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(world)]
+
+
+def joined_loss_and_gradient(rank, world):
+    answers = []
+    for sizes in BATCHES[world]:
+        own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        for options in CASES:
+            net = DistributedDataParallel(model())
+            x, y, mask = (part[own] for part in rows(sizes))
+            loss = OrdinalEntropy(gather=True, **options)(net(x), y, mask)
+            loss.backward()
+            answers.append((loss.detach(), parameters(net)))
+    return answers
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_loss_and_averaged_gradient_are_those_of_one_process(world):
+    expected = [one_process(sizes, options) for sizes in BATCHES[world] for options in CASES]
+    for answers in run(joined_loss_and_gradient, world):
+        for (loss, gradient), (true_loss, true_gradient) in zip(answers, expected, strict=True):
+            torch.testing.assert_close(loss, true_loss)
+            torch.testing.assert_close(gradient, true_gradient)
+            assert true_gradient.abs().max() > 1e-3
+
+
+def maps(images, size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(images, 3, size, size, generator=generator, dtype=torch.float64)
+    return features, torch.randint(4, (images, size, size), generator=generator).double()
+
+
+def images_of_their_own_size(rank, world):
+    features, targets = maps(rank + 1, 3 + rank, seed=rank)
+    features.requires_grad_()
+    loss = ordinal_entropy(features, targets, per="image", gather=True)
+    loss.backward()
+    return loss.detach(), features.grad / world  # what averaging over the ranks leaves of it
+
+
+def test_images_of_all_ranks_keep_their_own_pairs():
+    world, total, count = 2, 0.0, 0
+    leaves = []
+    for rank in range(world):
+        features, targets = maps(rank + 1, 3 + rank, seed=rank)
+        leaves.append(features.requires_grad_())
+        total = total + (rank + 1) * ordinal_entropy(features, targets, per="image")
+        count += rank + 1
+    (total / count).backward()
+    for leaf, (loss, gradient) in zip(leaves, run(images_of_their_own_size, world), strict=True):
+        torch.testing.assert_close(loss, (total / count).detach())
+        torch.testing.assert_close(gradient, leaf.grad)
+
+
+def draws(rank, world):
+    torch.manual_seed(rank)  # generators that differ
+    x, y, _ = rows((6, 6))
+    own = slice(6 * rank, 6 * rank + 6)
+    return [
+        ordinal_entropy(x[own], y[own] + torch.rand(6), gather=False).item(),  # moves the generator
+        *(ordinal_entropy(x[own], y[own], gather=True, num_pairs=3) for _ in range(4)),
+        *(ordinal_entropy(x[own], y[own], gather=True, max_samples=4, grouping="none") for _ in range(4)),
+    ]
+
+
+def test_all_ranks_make_the_same_draws_and_new_ones_each_time():
+    first, second = run(draws, 2)
+    assert first[0] != second[0]
+    assert first[1:] == second[1:]
+    assert len(set(first[1:])) > 2
+
+
+def alone(rank, world):
+    x, y, mask = rows((6,))
+    return ordinal_entropy(x, y, mask, gather=True) == ordinal_entropy(x, y, mask)
+
+
+def test_one_rank_or_no_process_group_is_an_ordinary_call():
+    assert alone(0, 1)
+    assert run(alone, 1) == [torch.tensor(True)]
