@@ -16,13 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import record
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ordinal_entropy import kernels
 from ordinal_entropy.functional import diversity
+
+import record
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -145,6 +146,15 @@ def compare(m: int, d: int, names: list[str], rounds: int, versions: dict[str, L
     return rows
 
 
+def line(row: dict[str, Any]) -> str:
+    text = f"m={row['m']:<6} d={row['d']:<5} {row['version']:<10} {row['ms']:>10.2f} ms {row['extra_mib']:>8.1f} MiB"
+    for base in ("authors", "plain"):
+        if f"times_faster_than_{base}" in row:
+            text += f"  {row[f'times_faster_than_{base}']:5.2f} x {base}"
+    error = row["relative_error_gradient"]
+    return text if error is None else f"{text}  gradient error {error:.1e}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
@@ -166,15 +176,14 @@ def main() -> None:
     ]:
         rows += compare(m, d, names, rounds, VERSIONS)
         for row in rows[-len(names) :]:
-            print(
-                f"m={row['m']:<6} d={row['d']:<5} {row['version']:<10} {row['ms']:>10.2f} ms {row['extra_mib']:>8.1f} MiB"
-                f"  {row.get('times_faster_than_authors', ''):>6} x authors {row.get('times_faster_than_plain', ''):>6} x plain"
-                f"  gradient error {row['relative_error_gradient'] or float('nan'):.1e}",
-                flush=True,
-            )
+            print(line(row), flush=True)
     pairs = []
     for m in (1_000, 10_000, 100_000):
-        pairs += compare(m, 128, list(PAIRED), 5, PAIRED) if m < 50_000 else []
+        features, targets = data(m, 128)
+        for name, loss in PAIRED.items():
+            seconds = [step(loss, features, targets)[2] for _ in range(7)][1:]
+            pairs.append({"m": m, "d": 128, "version": name, "ms": round(1000 * statistics.median(seconds), 3)})
+            print(f"m={m:<6} d=128   {name:<14} {pairs[-1]['ms']:>10.2f} ms", flush=True)
     record.write(arguments.out, {"results": rows, "num_pairs": pairs})
 
 

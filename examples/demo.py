@@ -43,9 +43,7 @@ def train(strength: float, seed: int, steps: int, progress: Progress) -> tuple[f
     generator = torch.Generator().manual_seed(seed)
     inputs, targets = integrals(1000, generator)
     torch.manual_seed(seed)
-    model = nn.Sequential(
-        nn.Linear(SENSORS + 1, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 1)
-    )
+    model = nn.Sequential(nn.Linear(SENSORS + 1, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 1))
     for layer in model:
         if isinstance(layer, nn.Linear):
             nn.init.normal_(layer.weight, std=1e-3)

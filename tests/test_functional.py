@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import oracle
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +12,8 @@ from torch.func import grad, vmap
 
 from ordinal_entropy import kernels
 from ordinal_entropy.functional import diversity, ordinal_entropy, tightness
+
+import oracle
 
 
 def affine(a, b):
@@ -371,7 +372,7 @@ TRACED = [
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked"])
 @pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("options", TRACED, ids=str)
+@pytest.mark.parametrize("options", TRACED, ids=lambda options: "-".join(options) or "default")
 def test_compile_with_a_full_graph(kernel, t, options):
     features, targets = batch(t=t)
     mask = torch.arange(len(features)) % 5 != 0
@@ -403,7 +404,7 @@ def test_compile_with_draws_and_maps():
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked"])
 @pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("options", TRACED, ids=str)
+@pytest.mark.parametrize("options", TRACED, ids=lambda options: "-".join(options) or "default")
 def test_vmap_of_value_and_gradient(kernel, t, options):
     stacks = [batch(t=t, seed=seed) for seed in range(3)]
     x, y = (torch.stack(parts) for parts in zip(*stacks, strict=True))
@@ -513,7 +514,6 @@ def test_any_shape_and_value(data):
         ({"num_pairs": 2.5}, ValueError, "num_pairs to be a whole number of at least 1, got 2.5"),
         ({"stride": 0}, ValueError, "stride to be a whole number of at least 1, got 0"),
     ],
-    ids=str,
 )
 def test_bad_input_is_one_clear_sentence(keywords, error, message):
     arguments = {"features": torch.rand(4, 2), "targets": torch.arange(4.0), **keywords}

@@ -46,14 +46,15 @@ def test_same_numbers_as_on_the_cpu(kernel, t, options):
     assert (gradient.cpu().double() - expected[1]).norm() / expected[1].norm() < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.parametrize("kernel", ["reference", "blocked"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_no_host_synchronisation(kernel, options):
     parts = [p.cuda() for p in batch()]
     with kernels.use(kernel):
         value_and_gradient(*parts, **options)
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            torch.cuda.set_sync_debug_mode("error")
             value_and_gradient(*parts, **options)
         finally:
             torch.cuda.set_sync_debug_mode("default")

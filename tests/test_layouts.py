@@ -1,12 +1,13 @@
 """Rows out of points and maps, against slicing by hand and torch's own nearest sampling."""
 
-import oracle
 import pytest
 import torch
 import torch.nn.functional as F
 
 from ordinal_entropy.functional import diversity, ordinal_entropy, tightness
 from ordinal_entropy.layouts import rows
+
+import oracle
 
 
 def maps(b=3, c=4, h=6, w=8, scale=1, t=1, seed=0):

@@ -5,11 +5,12 @@ import inspect
 import math
 import pickle
 
-import oracle
 import pytest
 import torch
 
 from ordinal_entropy import OrdinalEntropy, Terms, functional
+
+import oracle
 
 FEATURES = torch.randn(12, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.randint(6, (12,), generator=torch.Generator().manual_seed(1)).double() * 3.0

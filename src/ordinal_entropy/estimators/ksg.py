@@ -12,6 +12,8 @@ from ordinal_entropy.estimators._inputs import (
     standardised,
 )
 
+_TIE = 1e-9  # of a squared distance: ten times what is lost in computing it
+
 
 @torch.no_grad()
 def mutual_information(z: Tensor, y: Tensor, *, k: int = 3) -> Tensor:
@@ -49,6 +51,7 @@ def mutual_information(z: Tensor, y: Tensor, *, k: int = 3) -> Tensor:
     for (_, in_features), (_, in_targets) in zip(distance_rows(features), distance_rows(targets), strict=True):
         joint = torch.maximum(in_features, in_targets)  # (b, n)
         radius = joint.topk(k, dim=1, largest=False).values[:, -1:]
+        radius *= 1 - _TIE  # distances that rounding alone tells apart are equal
         radius.clamp_(min=torch.finfo(radius.dtype).tiny)  # at radius 0, "nearer" means "coincides"
         inside, a, b = ((squared < radius).sum(1) for squared in (joint, in_features, in_targets))
         total += _psi(inside + 1) - _psi(a + 1) - _psi(b + 1)

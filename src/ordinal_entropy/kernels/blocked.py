@@ -2,8 +2,9 @@
 
 The loss is a scalar, so its gradient can be finished while the distances are at hand: three matrix products a tile,
 nothing kept but one gradient in the shape of the points. The points are centered first, because the product form
-``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times ``|x|^2 + |y|^2``. On a CPU, a float32 tile with
-a squared distance below 2**-10 of that is done again in float64, so that no distance is off by more than 1e-4 of itself.
+``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times ``|x|^2 + |y|^2``. On a CPU, a float32 tile
+that holds a squared distance below 2**-10 of that is done again in float64, so that no distance is off by more than
+1e-4 of itself.
 """
 
 from collections.abc import Iterator
@@ -134,7 +135,7 @@ def _has_close_pair(squares: Tensor, u_size: Tensor, v_size: Tensor) -> bool:
 
 
 def _exact_tile(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum over the pairs of rows ``x (a, d)`` and ``y (b, d)``, and its gradients at the rows (of norm 1, if projected)."""
+    """Sum over the pairs of rows ``x (a, d)`` and ``y (b, d)``, and its gradients there; at unit rows, if projected."""
     u, v = (unit_rows(z.double()) if project else z.double() for z in (x, y))
     shift = u.mean(0)
     u, v = u - shift, v - shift
