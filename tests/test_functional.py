@@ -422,6 +422,14 @@ def test_vmap_of_value_and_gradient(kernel, t, options):
         torch.testing.assert_close(grad(lambda x: vmap(loss)(x, y).sum())(x), alone.grad)
 
 
+def test_values_are_not_looked_at_inside_a_transform():
+    x, y = batch()
+    y[0] = math.nan
+    vmap(lambda x: ordinal_entropy(x, y))(x[None])  # on a CPU it would raise
+    with pytest.raises(ValueError, match="got 1 rows"):
+        ordinal_entropy(x, y)
+
+
 def test_vmap_of_draws_and_strengths():
     features, targets = batch()
     strengths = torch.tensor([0.0, 1.0, 2.0])

@@ -101,6 +101,17 @@ def test_gradient_reaches_the_sampled_pixels_only():
     assert touched.sum() == touched[:, ::2, ::2].sum()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_maps_in_every_precision(dtype):
+    features, targets = maps(scale=2)
+    exact = features.to(dtype).double().requires_grad_()  # what the dtype can hold of them
+    half = features.to(dtype).requires_grad_()
+    for x in (exact, half):
+        (1024 * ordinal_entropy(x, targets, targets > 0, stride=2, per="image")).backward()
+    error = (half.grad.double() - exact.grad).norm() / exact.grad.norm()
+    assert error < {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-3}[dtype]
+
+
 def test_channels_last_maps():
     features, targets = maps()
     torch.testing.assert_close(

@@ -293,7 +293,7 @@ def test_random_rows_win_where_k_is_near_m():
 
 def test_a_single_point_has_no_pair_to_draw():
     x = torch.ones(1, 1, 3, requires_grad=True)
-    sums = sampled.pair_sums(x, torch.zeros(1, 1, 1), torch.ones(1, 1), None, 1.0, "l2", 5)
+    sums = sampled.pair_sums(x, torch.zeros(1, 1, 1), torch.ones(1, 1), None, 1.0, "l2", True, 5)
     assert sums.item() == 0
     sums.sum().backward()
     assert (x.grad == 0).all()

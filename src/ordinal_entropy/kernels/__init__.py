@@ -97,14 +97,12 @@ def pair_mean(
     traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
     small = points.shape[0] * points.shape[1] ** 2 <= _REFERENCE_PAIRS
     plain = _chosen == "reference" or (_chosen == "auto" and small) or (callable(measure) and traced)
-    if num_pairs is None and not plain:
-        sums = blocked.pair_sums(points, values, amount, low, measure, distance, project)
+    if num_pairs is not None:
+        sums = sampled.pair_sums(points, values, amount, low, measure, distance, project, num_pairs, generator)
+    elif plain:
+        sums = reference.pair_sums(unit_rows(points) if project else points, values, amount, low, measure, distance)
     else:
-        points = unit_rows(points) if project else points
-        if num_pairs is None:
-            sums = reference.pair_sums(points, values, amount, low, measure, distance)
-        else:
-            sums = sampled.pair_sums(points, values, amount, low, measure, distance, num_pairs, generator)
+        sums = blocked.pair_sums(points, values, amount, low, measure, distance, project)
     copies, several = amount.sum(1), present.sum(1) > 1
     if eager and bool((several & (copies <= 1)).any()):
         raise ValueError(f"expected sample_weight to count repetitions, got a sum of {float(copies.min())}")

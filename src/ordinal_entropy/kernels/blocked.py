@@ -119,12 +119,15 @@ def sums_and_gradient(
                 if not same:
                     pulled[j] += pulls.sum(0)
                     gradient[k, j].addmm_(pulls.T, x[i], alpha=-1)
-        if with_gradient:
+        if with_gradient and inverse is None:
             gradient[k].addcmul_(x, pulled[:, None])
-            if inverse is not None:  # through the division by the norm: what points along the row is lost
-                x += middle
-                along = torch.einsum("md,md->m", x, gradient[k])[:, None]
-                gradient[k].addcmul_(x, along, value=-1).mul_(inverse)
+        elif with_gradient and inverse is not None:
+            # The division by the norm loses what points along the row z, so any multiple of z may be added to x. What
+            # is then left of it, |middle|^2 z - middle, is short for spread and for collapsed rows alike.
+            z = torch.mul(points[k], inverse, out=x)
+            gradient[k].addcmul_(z, (middle @ middle * pulled)[:, None]).addcmul_(middle, pulled[:, None], value=-1)
+            along = torch.einsum("md,md->m", z, gradient[k])[:, None]
+            gradient[k].addcmul_(z, along, value=-1).mul_(inverse)
     return sums.to(points.dtype), gradient
 
 

@@ -7,6 +7,7 @@ proportion to the rest; what that favours is weighted back. Cost and memory grow
 import torch
 from torch import Tensor
 
+from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import Function, weight_block
 
 _CHUNK = 32  # a function of (a, t) and (b, t) targets is asked for a diagonal, this many pairs at a time
@@ -19,16 +20,18 @@ def pair_sums(
     low: Tensor | None,
     weighting: float | Function,
     distance: str,
+    project: bool,
     num_pairs: int,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """An estimate of what ``reference.pair_sums`` returns, from ``num_pairs`` pairs a group.
 
-    Distances are exact differences: close pairs lose nothing.
+    With ``project`` the drawn points are divided by their norms. Distances are exact differences: close pairs lose
+    nothing.
 
     Example:
         >>> x, y = torch.tensor([[[0.0], [3.0]]]), torch.tensor([[[0.0], [2.0]]])
-        >>> pair_sums(x, y, torch.ones(1, 2), None, 1.0, "l2", 4)  # one pair, drawn four times
+        >>> pair_sums(x, y, torch.ones(1, 2), None, 1.0, "l2", False, 4)  # one pair, drawn four times
         tensor([6.])
     """
     g, m, d = points.shape
@@ -43,7 +46,12 @@ def pair_sums(
     at = torch.where(at >= end.gather(1, i) - skipped, at + skipped, at)  # jump over the interval of i
     j = torch.searchsorted(end, at, right=True).clamp_max(m - 1)
 
-    x, y = (points.gather(1, at[..., None].expand(-1, -1, d)) for at in (i, j))  # (g, k, d)
+    few = 2 * num_pairs < m
+    flat = (unit_rows(points) if project and not few else points).reshape(g * m, d)
+    first = m * torch.arange(g, device=points.device)[:, None]  # row of a group's first point in flat
+    x, y = (flat.index_select(0, (first + at).flatten()).view(g, num_pairs, d) for at in (i, j))
+    if project and few:
+        x, y = unit_rows(x), unit_rows(y)
     squares = (x - y).square().sum(-1)
     if distance == "cosine":
         zero_x, zero_y = (0.5 * (z.detach().square().sum(-1) < 0.5) for z in (x, y))
