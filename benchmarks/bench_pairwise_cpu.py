@@ -96,6 +96,12 @@ def step(loss: Loss, features: Tensor, targets: Tensor) -> tuple[float, Tensor, 
     return value.item(), features.grad, seconds
 
 
+def timed(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def peak_memory(version: str, m: int, d: int) -> float:
     """MiB that one forward and backward pass takes beyond its inputs, in a process of its own."""
     answer = subprocess.run(
@@ -193,7 +199,11 @@ def main() -> None:
             seconds = [step(loss, features, targets)[2] for _ in range(7)][1:]
             pairs.append({"m": m, "d": 128, "version": name, "ms": round(1000 * statistics.median(seconds), 3)})
             print(f"m={m:<6} d=128   {name:<14} {pairs[-1]['ms']:>10.2f} ms", flush=True)
-    record.write(arguments.out, {"results": rows, "num_pairs": pairs})
+    a = torch.randn(1024, 1024)
+    seconds = sorted(timed(lambda: a @ a) for _ in range(50))
+    print(f"matrix product of 1024^3: {2 * 1024**3 / seconds[25] / 1e9:.0f} GFlop/s")
+    rate = {"shape": 1024, "gflops": round(2 * 1024**3 / seconds[25] / 1e9)}
+    record.write(arguments.out, {"results": rows, "num_pairs": pairs, "matrix_product": rate})
 
 
 if __name__ == "__main__":

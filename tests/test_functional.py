@@ -154,6 +154,15 @@ def test_sample_weight_counts_like_repetition(grouping, rescale, t):
                 )
 
 
+def test_copies_of_one_row_are_a_pair_at_distance_zero():
+    spread = torch.eye(2)[None], torch.tensor([[0.0, 1.0]])
+    both = torch.cat([spread[0], torch.eye(2)[None, [0, 0]]]), torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+    weight = torch.tensor([[1.0, 1.0], [2.0, 0.0]])  # the second image: one row, twice
+    expected = diversity(*both, per="image", grouping="none")
+    assert expected == diversity(*spread) / 2
+    assert diversity(*both, per="image", grouping="none", sample_weight=weight) == expected
+
+
 def test_sample_weights_that_are_shares_are_refused_where_they_must_count():
     features, targets = batch(n=4)
     share = torch.full((4,), 0.25)

@@ -145,7 +145,7 @@ def ordinal_entropy(
                 generator=generator,
                 eager=eager,
             )
-            with_pair = ((found.amount > 0).sum(1) > 1).sum()
+            with_pair = (found.amount.sum(1) > 1).sum()
             loss = loss - diversity_weight * (means.sum() / with_pair.clamp_min(1))
             if drawn:
                 found = None
@@ -158,9 +158,11 @@ def ordinal_entropy(
             own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
             own = own.gather(1, found.slot[..., None].expand(g, n, d))
             squares = (z - own).square().sum(-1)  # (g, n)
-            apart = squares > (8 * torch.finfo(z.dtype).eps) ** 2 * z.detach().square().sum(-1)  # more than rounding
-            if cosine:
-                spread = torch.where(apart, 1 - (z * own).sum(-1), 0)
+            size = z.detach().square().sum(-1)
+            apart = squares > (8 * torch.finfo(z.dtype).eps) ** 2 * size  # more than rounding
+            if cosine:  # 1 - cos between unit rows; a half more for each zero row
+                zero = 0.5 * (size < 0.5) + 0.5 * (own.detach().square().sum(-1) < 0.5)
+                spread = torch.where(apart, squares / 2 + zero, 0)
             else:
                 spread = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
             counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount

@@ -107,10 +107,8 @@ def rows(
             parts[name] = maps.permute(0, 2, 3, 1).reshape(*lead, maps.shape[1])
         else:
             parts[name] = part if part.dim() == layout else part[..., None]
-        if name != "targets" and parts[name].shape[-1] not in (
-            1,
-            parts["targets"].shape[-1] if name == "mask" else 1,
-        ):
+        widths = {"mask": (1, parts["targets"].shape[-1]), "sample_weight": (1,)}.get(name)
+        if widths is not None and parts[name].shape[-1] not in widths:
             raise ValueError(f"expected {name} with the shape of the targets, got {tuple(part.shape)}")
     targets = parts["targets"]
 

@@ -86,11 +86,14 @@ def pair_mean(
         lowest = torch.where(present[..., None], values, torch.inf).amin(1, keepdim=True)  # (g, 1, t)
         values = torch.where(present[..., None], values - lowest, 0).to(points.dtype)
         if rescale != "none" and measure != 0:
-            span = values.amax((1, 2)) if values.shape[-1] == 1 else extremes(values, amount, 1.0)[1]  # (g,)
-            values = values / torch.where(span > 0, span, 1)[:, None, None]
-        if rescale == "authors" and measure != 0:
-            gap = smallest_gap(values, amount) if values.shape[-1] == 1 else extremes(values, amount, 1.0)[0]
-            low = gap.pow(measure)
+            gap: Tensor | None
+            if values.shape[-1] > 1:
+                gap, span = extremes(values, amount, 1.0)  # (g,)
+            else:
+                gap, span = smallest_gap(values, amount) if rescale == "authors" else None, values.amax((1, 2))
+            span = torch.where(span > 0, span, 1)
+            values = values / span[:, None, None]
+            low = None if gap is None else (gap / span).pow(measure)
     if rescale == "max":
         low = None
 
@@ -103,10 +106,10 @@ def pair_mean(
         sums = reference.pair_sums(unit_rows(points) if project else points, values, amount, low, measure, distance)
     else:
         sums = blocked.pair_sums(points, values, amount, low, measure, distance, project)
-    copies, several = amount.sum(1), present.sum(1) > 1
-    if eager and bool((several & (copies <= 1)).any()):
+    copies = amount.sum(1)
+    if eager and bool(((copies <= 1) & (present.sum(1) > 1)).any()):
         raise ValueError(f"expected sample_weight to count repetitions, got a sum of {float(copies.min())}")
-    pairs = torch.where(several, copies * (copies - 1) / 2, 0)
+    pairs = torch.where(copies > 1, copies * (copies - 1) / 2, 0)
     if high is not None:
         pairs = pairs * high
     return torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)

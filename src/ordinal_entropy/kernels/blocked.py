@@ -67,22 +67,21 @@ def sums_and_gradient(
     on_cpu = points.device.type == "cpu"
     refine = on_cpu and points.dtype == torch.float32
     size = _SIZE.get(points.device.type, _DEVICE_SIZE)
-    room = points.new_empty(3, min(size, m) ** 2)  # weights, squares and pulls: the same memory for all tiles
+    room = points.new_empty(2, min(size, m) ** 2)  # squares and weights of a tile: the same memory for all
     single = on_cpu and bool((amount == 1).all())
     sums = points.new_zeros(g, dtype=torch.float32 if points.device.type == "mps" else torch.float64)
     gradient = torch.zeros_like(points) if with_gradient else points.new_empty(0)
     for k in range(g):
         y, a = values[k], amount[k]
-        inverse = inverse_norms(points[k]) if project else None  # (m, 1)
-        x = points[k].clone() if inverse is None else points[k] * inverse
-        middle = x.mean(0)
-        x -= middle
+        inverse = inverse_norms(points[k]) if project else torch.ones_like(points[k, :, :1])  # (m, 1)
+        middle = (inverse.T @ points[k])[0] / m
+        x = torch.addcmul(-middle, points[k], inverse)  # the (unit) rows, centered
         sizes = torch.linalg.vector_norm(x, dim=1).square()
+        zero = 0.5 * (inverse[:, 0] == 0)
         pulled = torch.zeros_like(sizes)
-        zero = torch.zeros_like(sizes) if inverse is None else 0.5 * (inverse[:, 0] == 0)
         for i, j in tiles(m, size):
             shape = (i.stop - i.start, j.stop - j.start)
-            weights, squares, pulls = (part[: shape[0] * shape[1]].view(shape) for part in room)
+            squares, weights = (part[: shape[0] * shape[1]].view(shape) for part in room)
             weight_block(y[i], y[j], weighting, out=weights)
             if low is not None:
                 weights -= low[k]
@@ -102,16 +101,17 @@ def sums_and_gradient(
                 continue
             if same:
                 squares.fill_diagonal_(1)
-            if distance == "l2":
-                torch.rsqrt(squares, out=pulls)
+            if distance == "cosine":  # 1 - cos; a half more for each zero row
+                total = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()
+                pulls = weights
+            else:
                 if not refine:
                     apart = squares > 4 * torch.finfo(x.dtype).eps * (sizes[i, None] + sizes[j])
-                    pulls.copy_(torch.where(apart, pulls, 0))
-                pulls *= weights  # w / distance
-                total = torch.dot(pulls.view(-1), squares.view(-1))
-            else:
-                pulls = weights
-                total = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()  # 1 - cos, also of zero rows
+                    weights.copy_(torch.where(apart, weights, 0))
+                    squares.copy_(torch.where(apart, squares, 1))
+                distances = squares.sqrt_()
+                total = torch.dot(weights.view(-1), distances.view(-1))
+                pulls = weights.div_(distances)
             sums[k] += total / 2 if same else total  # a tile of the same rows has each pair twice
             if with_gradient:
                 pulled[i] += pulls.sum(1)
@@ -119,15 +119,16 @@ def sums_and_gradient(
                 if not same:
                     pulled[j] += pulls.sum(0)
                     gradient[k, j].addmm_(pulls.T, x[i], alpha=-1)
-        if with_gradient and inverse is None:
+        if with_gradient and not project:
             gradient[k].addcmul_(x, pulled[:, None])
-        elif with_gradient and inverse is not None:
-            # The division by the norm loses what points along the row z, so any multiple of z may be added to x. What
-            # is then left of it, |middle|^2 z - middle, is short for spread and for collapsed rows alike.
-            z = torch.mul(points[k], inverse, out=x)
-            gradient[k].addcmul_(z, (middle @ middle * pulled)[:, None]).addcmul_(middle, pulled[:, None], value=-1)
-            along = torch.einsum("md,md->m", z, gradient[k])[:, None]
-            gradient[k].addcmul_(z, along, value=-1).mul_(inverse)
+        elif with_gradient:
+            # What points along a row z is lost in the division by its norm. So instead of x = z - middle the part
+            # -middle will do, and nothing large cancels.
+            for start in range(0, m, size):
+                i = slice(start, start + size)
+                z = points[k, i] * inverse[i]
+                done = gradient[k, i].addcmul_(middle, pulled[i, None], value=-1)
+                done.addcmul_(z, (z * done).sum(1, keepdim=True), value=-1).mul_(inverse[i])
     return sums.to(points.dtype), gradient
 
 

@@ -52,13 +52,10 @@ def pair_sums(
     x, y = (flat.index_select(0, (first + at).flatten()).view(g, num_pairs, d) for at in (i, j))
     if project and few:
         x, y = unit_rows(x), unit_rows(y)
-    squares = (x - y).square().sum(-1)
+    distances: Tensor = torch.linalg.vector_norm(x - y, dim=-1)  # no gradient where it is 0
     if distance == "cosine":
         zero_x, zero_y = (0.5 * (z.detach().square().sum(-1) < 0.5) for z in (x, y))
-        distances = squares / 2 + zero_x + zero_y
-    else:
-        apart = squares > 0
-        distances = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
+        distances = distances.square() / 2 + zero_x + zero_y
     left, right = (values.gather(1, at[..., None].expand(-1, -1, values.shape[-1])) for at in (i, j))
     if callable(weighting):
         weights = torch.stack(
