@@ -185,7 +185,7 @@ def main() -> None:
         (100, 100, list(VERSIONS), 101),
         (256, 512, list(VERSIONS), 51),
         (1024, 512, list(VERSIONS), 21),
-        (3536, 512, ["authors", "plain", "plain i<j", "blocked", "auto"], 21),
+        (3536, 512, ["authors", "plain", "plain i<j", "blocked", "auto"], 41),
         (3536, 2048, ["authors", "plain", "plain i<j", "blocked", "auto"], 5),
         (50_000, 128, ["blocked"], 1),
     ]:

@@ -62,7 +62,7 @@ def run(job, world):
     """What ``job(rank, world)`` returns on each of ``world`` processes."""
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(start, args=(world, os.path.join(folder, "store"), job, folder), nprocs=world)
-        return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(world)]
+        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(world)]
 
 
 def joined_loss_and_gradient(rank, world):

@@ -77,11 +77,12 @@ def sums_and_gradient(
         middle = (inverse.T @ points[k])[0] / m
         x = torch.addcmul(-middle, points[k], inverse)  # the (unit) rows, centered
         sizes = torch.linalg.vector_norm(x, dim=1).square()
+        close = _CLOSE * 2 * float(sizes.amax()) if refine else 0.0  # no pair is close whose squared distance is larger
         zero = 0.5 * (inverse[:, 0] == 0)
         pulled = torch.zeros_like(sizes)
         for i, j in tiles(m, size):
             shape = (i.stop - i.start, j.stop - j.start)
-            squares, weights = (part[: shape[0] * shape[1]].view(shape) for part in room)
+            squares, weights = room[0, : shape[0] * shape[1]].view(shape), room[1, : shape[0] * shape[1]].view(shape)
             weight_block(y[i], y[j], weighting, out=weights)
             if low is not None:
                 weights -= low[k]
@@ -92,7 +93,12 @@ def sums_and_gradient(
             if same:  # a point does not pair with itself
                 weights.fill_diagonal_(0)
                 squares.fill_diagonal_(torch.inf)
-            if refine and distance == "l2" and _has_close_pair(squares, sizes[i], sizes[j]):
+            if (
+                refine
+                and distance == "l2"
+                and float(squares.amin()) <= close
+                and bool((squares <= _CLOSE * (sizes[i, None] + sizes[j])).any())
+            ):
                 total, left, right = _exact_tile(points[k, i], points[k, j], weights, project, same)
                 sums[k] += total
                 if with_gradient:
@@ -130,12 +136,6 @@ def sums_and_gradient(
                 done = gradient[k, i].addcmul_(middle, pulled[i, None], value=-1)
                 done.addcmul_(z, (z * done).sum(1, keepdim=True), value=-1).mul_(inverse[i])
     return sums.to(points.dtype), gradient
-
-
-def _has_close_pair(squares: Tensor, u_size: Tensor, v_size: Tensor) -> bool:
-    if bool(squares.amin() > _CLOSE * (u_size.amax() + v_size.amax())):  # the common case, in one pass
-        return False
-    return bool((squares <= _CLOSE * (u_size[:, None] + v_size)).any())
 
 
 def _exact_tile(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool) -> tuple[Tensor, Tensor, Tensor]:
