@@ -57,6 +57,19 @@ def test_diversity_is_the_loops(kernel, t):
             assert diversity(features, targets, **options).item() == pytest.approx(expected, rel=1e-9), options
 
 
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_targets_of_many_numbers(kernel, dtype):
+    features, targets = batch(t=200, levels=2, dtype=dtype)
+    targets[3] = targets[5]
+    for grouping in ("unique", "none"):
+        for rescale in ("max", "authors"):
+            options = {"grouping": grouping, "rescale": rescale}
+            with kernels.use(kernel):
+                value = diversity(features, targets, **options).item()
+            assert value == pytest.approx(oracle.terms(features, targets, **options)[0], rel=1e-5), options
+
+
 @pytest.mark.parametrize("t", [1, 3])
 def test_tightness_is_the_loops(t):
     features, targets = batch(t=t)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.kernels.weights import Function
+from ordinal_entropy.kernels.weights import distances as distances_between
 
 
 def pair_sums(
@@ -54,7 +55,7 @@ def pair_sums(
     elif values.shape[-1] == 1:
         weights = (values - values.mT).abs().pow(weighting)
     else:
-        weights = torch.cdist(values, values, compute_mode="donot_use_mm_for_euclid_dist").pow(weighting)
+        weights = distances_between(values, values).pow(weighting)
     if low is not None:
         weights = weights - low[:, None, None]
     weights = (weights * amount[:, :, None] * amount[:, None]).triu(1)

@@ -10,6 +10,14 @@ Function = Callable[[Tensor, Tensor], Tensor]  # targets (a, t) and (b, t) to we
 POWERS = {"l2": 1.0, "squared": 2.0, "sqrt": 0.5, "none": 0.0}
 
 _BLOCK = 1024
+_WIDE = 32  # above so many numbers a target, differences cost more than products in float64
+
+
+def distances(left: Tensor, right: Tensor) -> Tensor:
+    """Distances ``(..., a, b)`` between targets ``(..., a, t)`` and ``(..., b, t)``; for many t by float64 products."""
+    if left.shape[-1] <= _WIDE or left.device.type == "mps":
+        return torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.cdist(left.double(), right.double(), compute_mode="use_mm_for_euclid_dist").to(left.dtype)
 
 
 def weight_block(left: Tensor, right: Tensor, weighting: float | Function, out: Tensor | None = None) -> Tensor:
@@ -25,7 +33,7 @@ def weight_block(left: Tensor, right: Tensor, weighting: float | Function, out: 
     if left.shape[1] == 1:
         torch.sub(left, right.mT, out=out).abs_()
     else:
-        out.copy_(torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist"))
+        out.copy_(distances(left, right))
     if weighting == 1:
         return out
     return out.square_() if weighting == 2 else out.sqrt_()
