@@ -20,51 +20,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy import kernels
-from ordinal_entropy.functional import diversity
+from formulas import Loss, authors, data, kernel, plain
 
 import record
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def authors(features: Tensor, targets: Tensor) -> Tensor:
-    """The steps of the authors' code, restated: every matrix in full, the upper triangle by a boolean index."""
-
-    def distances(x: Tensor) -> Tensor:
-        n = x.shape[0]
-        squares = x.pow(2).sum(1, keepdim=True).expand(n, n)
-        return (squares + squares.t()).addmm(x, x.t(), beta=1, alpha=-2).clamp(min=1e-12).sqrt()
-
-    def upper(matrix: Tensor) -> Tensor:
-        return matrix[torch.triu(torch.ones(matrix.shape), diagonal=1).to(torch.bool)]
-
-    of_features = upper(distances(F.normalize(features, dim=1)))
-    weights = upper(distances(targets))
-    largest, smallest = weights.max(), weights.min()
-    return (of_features * ((weights - smallest) / largest)).mean()
-
-
-def plain(features: Tensor, targets: Tensor) -> Tensor:
-    """The formula of the paper with as few operations as it takes: the sum over all ordered pairs."""
-    z, m = F.normalize(features, dim=1), features.shape[0]
-    weights = torch.cdist(targets, targets)
-    return (weights / weights.max() * torch.cdist(z, z)).sum() / (m * (m - 1))
-
 
 def plain_upper(features: Tensor, targets: Tensor) -> Tensor:
-    """The same, each pair taken once."""
+    """The plain formula, each pair taken once."""
     z, m = F.normalize(features, dim=1), features.shape[0]
     weights = torch.cdist(targets, targets)
     return (weights / weights.max() * torch.cdist(z, z)).triu(1).sum() * 2 / (m * (m - 1))
-
-
-def kernel(name: str, **options: Any) -> Loss:
-    def loss(features: Tensor, targets: Tensor) -> Tensor:
-        with kernels.use(name):
-            return diversity(features, targets, **options)
-
-    return loss
 
 
 VERSIONS: dict[str, Loss] = {
@@ -77,12 +42,6 @@ VERSIONS: dict[str, Loss] = {
 }
 BASES = ("authors", "plain", "plain i<j")
 PAIRED = {f"{k} pairs": kernel("auto", grouping="none", num_pairs=k) for k in (1_000, 10_000, 100_000)}
-
-
-def data(m: int, d: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(m + d)
-    features = torch.randn(m, d, generator=generator, requires_grad=True)
-    return features, torch.randperm(m, generator=generator)[:, None] * (10.0 / m)  # no two targets alike
 
 
 def step(loss: Loss, features: Tensor, targets: Tensor) -> tuple[float, Tensor, float]:

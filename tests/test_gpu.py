@@ -34,7 +34,7 @@ def value_and_gradient(features, targets, mask, **options):
     return loss.detach(), x.grad
 
 
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_same_numbers_as_on_the_cpu(kernel, t, options):
@@ -47,7 +47,7 @@ def test_same_numbers_as_on_the_cpu(kernel, t, options):
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_no_host_synchronisation(kernel, options):
     parts = [p.cuda() for p in batch()]
@@ -60,7 +60,7 @@ def test_no_host_synchronisation(kernel, options):
             torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
 @pytest.mark.parametrize("options", [{}, {"grouping": "none"}, {"num_pairs": 50}], ids=str)
 def test_forward_and_backward_in_a_cuda_graph(kernel, options):
     x, y, mask = (p.cuda() for p in batch())
@@ -93,7 +93,7 @@ def test_forward_and_backward_in_a_cuda_graph(kernel, options):
         assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
 def test_compiled_by_inductor(kernel):
     parts = [p.cuda() for p in batch()]
     x = parts[0].clone().requires_grad_()

@@ -1,5 +1,7 @@
 """The regularizer as pure functions: diversity, tightness, and their weighted difference."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
@@ -113,11 +115,11 @@ def ordinal_entropy(
     pull = isinstance(tightness_weight, Tensor) or tightness_weight != 0
     if g * n == 0 or not (push or pull):
         return x[:, :0].sum()  # no rows: a zero that is part of the graph
-    loss = x.new_zeros(())
     cosine = distance == "cosine"
     unit_first = normalize and centers == "normalize-first"
     found = None
-    with torch.autocast(x.device.type, enabled=False):
+    kind = x.device.type
+    with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         if push:
             part = x, y, amount
             drawn = max_samples is not None and max_samples < n
@@ -133,7 +135,8 @@ def ordinal_entropy(
                 found = Groups(part[0], *part, None, False)
             else:
                 found = group(*part, grouping=grouping, unit=unit_first, eager=eager)
-            means = kernels.pair_mean(
+            fixed = not isinstance(diversity_weight, Tensor)
+            loss = kernels.pair_mean(
                 found.centers,
                 found.values,
                 found.amount,
@@ -144,16 +147,16 @@ def ordinal_entropy(
                 num_pairs=num_pairs,
                 generator=generator,
                 eager=eager,
+                times=-float(diversity_weight) if fixed else 1.0,
             )
-            with_pair = (found.amount.sum(1) > 1).sum()
-            loss = loss - diversity_weight * (means.sum() / with_pair.clamp_min(1))
+            loss = loss if fixed else -diversity_weight * loss
             if drawn:
                 found = None
         if pull:
             if grouping != "none" and found is None:
                 found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager)
             if found is None or found.slot is None:  # each row is its own center
-                return loss + tightness_weight * x[:, :0].sum()
+                return loss if push else x[:, :0].sum()
             z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
             own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
             own = own.gather(1, found.slot[..., None].expand(g, n, d))
@@ -168,8 +171,8 @@ def ordinal_entropy(
             counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount
             counts = counted.sum(1)
             means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
-            with_row = (amount > 0).any(1).sum()
-            loss = loss + tightness_weight * (means.sum() / with_row.clamp_min(1))
+            mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
+            loss = loss + tightness_weight * mean if push else tightness_weight * mean
     return loss
 
 

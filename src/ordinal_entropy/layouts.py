@@ -67,14 +67,13 @@ def rows(
     if sample_weight is not None and not (isinstance(sample_weight, Tensor) and not sample_weight.is_complex()):
         raise TypeError(f"expected sample_weight to be a tensor of numbers, got {type(sample_weight).__name__}")
 
-    if features.dtype in (torch.float16, torch.bfloat16):
-        features = features.float()
     if not targets.is_floating_point():  # whole numbers stay exact beyond 2**24 where the device can
         targets = targets.to(torch.float32 if targets.device.type == "mps" else torch.float64)
     elif targets.dtype in (torch.float16, torch.bfloat16):
         targets = targets.float()
+    dtype = torch.promote_types(features.dtype, torch.float32)
     if sample_weight is not None:
-        sample_weight = sample_weight.to(features.dtype)
+        sample_weight = sample_weight.to(dtype)
 
     layout = features.dim()
     if layout == 4:
@@ -85,6 +84,8 @@ def rows(
         if stride != 1:
             features = F.interpolate(features, size=grid, mode="nearest")
         features = features.permute(0, 2, 3, 1).reshape(b, grid[0] * grid[1], c)
+    if features.dtype != dtype:  # half precision
+        features = features.to(dtype)
     lead = features.shape[:-1]  # (n,) or (b, n)
     parts: dict[str, Tensor] = {}  # each (*lead, t)
     for name, part in (("targets", targets.detach()), ("mask", mask), ("sample_weight", sample_weight)):
@@ -115,20 +116,21 @@ def rows(
     amount = parts["sample_weight"][..., 0].detach() if "sample_weight" in parts else features.new_ones(lead)
     if "mask" in parts:
         amount = torch.where(parts["mask"].all(-1), amount, 0)
-    present = amount != 0
     # a transform of torch.func forbids looking at values, just as a trace does
     eager = check or (
         features.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and torch._C._functorch.peek_interpreter_stack() is None
     )
-    if eager:
+    plain = parts.keys() == {"targets"}  # every row counts once
+    present = None if plain and not eager else amount != 0
+    if eager and present is not None:
         wrong = int((present & ~targets.isfinite().all(-1)).sum())
         if wrong:
             raise ValueError(f"expected finite targets inside the mask, got {wrong} rows with NaN or infinite values")
         if "sample_weight" in parts and not bool(((amount >= 0) & amount.isfinite()).all()):
             raise ValueError(f"expected finite sample_weight of at least 0, got {float(amount.min())} as the smallest")
-    if parts.keys() != {"targets"}:  # what lies outside the mask, NaN too, leaves no trace
+    if not plain and present is not None:  # what lies outside the mask, NaN too, leaves no trace
         features = torch.where(present[..., None], features, 0)
         targets = torch.where(present[..., None], targets, 0)
     g, n = (lead[0], lead[1]) if layout != 2 and per == "image" else (1, lead.numel())

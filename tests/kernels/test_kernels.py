@@ -94,7 +94,7 @@ def test_without_a_gradient_none_is_computed():
 def test_the_operator_is_registered_as_torch_wants_it():
     points, values, amount = problem(m=6)
     arguments = (points.requires_grad_(), values, amount, None, 1.0, "l2", True, True)
-    torch.library.opcheck(blocked._pair_sums, arguments)
+    torch.library.opcheck(blocked.operator, arguments)
 
 
 def test_use_switches_and_restores():
@@ -102,7 +102,7 @@ def test_use_switches_and_restores():
     with kernels.use("blocked"):
         assert kernels.describe()["chosen"] == "blocked"
     assert kernels.describe()["chosen"] == "auto"
-    with pytest.raises(ValueError, match="one of auto, reference, blocked, got 'fast'"), kernels.use("fast"):
+    with pytest.raises(ValueError, match="one of auto, reference, blocked, fused, got 'fast'"), kernels.use("fast"):
         pass
 
 

@@ -1,7 +1,9 @@
 """Means over all pairs of points: one dispatch between a readable kernel and fast ones."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -10,17 +12,21 @@ from ordinal_entropy.kernels import blocked, reference, sampled
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import POWERS, Function, checked, extremes, smallest_gap
 
-NAMES = ("auto", "reference", "blocked")
+NAMES = ("auto", "reference", "blocked", "fused")
 
 # Up to this many pairs the float64 matrices of the reference cost less than a loop over blocks
 # (benchmarks/bench_pairwise_cpu.py).
 _REFERENCE_PAIRS = 64**2
+_MOST_TARGETS = 32  # numbers a target may have in the fused kernel, which goes over them one by one
+_HAS_TRITON = find_spec("triton") is not None
 _chosen = "auto"
 
 
 @contextmanager
 def use(name: str) -> Iterator[None]:
-    """Computes with the kernel of that name inside the ``with``; "auto" is the choice by size.
+    """Computes with the kernel of that name inside the ``with``; "auto" is the choice by device, dtype and size.
+
+    "fused" where it cannot run is an error; random pairs and functions as weighting have kernels of their own.
 
     Example:
         >>> with use("reference"):
@@ -39,12 +45,32 @@ def use(name: str) -> Iterator[None]:
 
 def describe() -> dict[str, str]:
     """The kernel in force, and when each is taken."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    why = unfit(torch.empty(1, 1, 1, device=device), torch.empty(1, 1, 1, device=device))
+    parts = "3 products of float16 halves" if torch.get_float32_matmul_precision() == "highest" else "1 product"
     return {
         "chosen": _chosen,
-        "reference": f"float64 matrices of all pairs; auto: up to {_REFERENCE_PAIRS} pairs (g m^2)",
+        "fused": f"not here: {why}" if why else f"on the tensor cores, {parts}; auto: CUDA tensors but float64",
+        "reference": f"float64 matrices of all pairs; auto: otherwise, up to {_REFERENCE_PAIRS} pairs (g m^2)",
         "blocked": "blocks of pairs, any device, gradient in the forward pass; auto: above that",
         "sampled": "random pairs; wherever num_pairs is given",
     }
+
+
+def unfit(points: Tensor, values: Tensor) -> str:
+    """Why the fused kernel cannot take these points and targets; "" if it can."""
+    if not _HAS_TRITON:
+        return "it needs Triton, which is not installed"
+    if points.device.type == "cuda":
+        if torch.version.hip is not None or torch.cuda.get_device_properties(points.device).major < 8:
+            return "it needs an NVIDIA GPU of compute capability 8.0 or newer"
+    elif os.environ.get("TRITON_INTERPRET") != "1":
+        return f"it needs a CUDA device, got {points.device}"
+    if points.dtype == torch.float64:
+        return "it computes in float32, got float64"
+    if values.shape[-1] > _MOST_TARGETS:
+        return f"it takes targets of up to {_MOST_TARGETS} numbers, got {values.shape[-1]}"
+    return ""
 
 
 def pair_mean(
@@ -59,8 +85,9 @@ def pair_mean(
     num_pairs: int | None,
     generator: torch.Generator | None,
     eager: bool,
+    times: float = 1.0,
 ) -> Tensor:
-    """Mean over all pairs of weight times distance, one a group ``(g,)``; no pair: 0.
+    """Mean over all pairs of weight times distance, averaged over the groups that have a pair; no pair: 0.
 
     Args:
         points: ``(g, m, d)``.
@@ -73,7 +100,24 @@ def pair_mean(
         num_pairs: draw so many pairs instead of using all.
         generator: for the draw.
         eager: values may be looked at.
+        times: a factor of the result.
     """
+    copies = amount.sum(1) if eager else None
+    if copies is not None and bool(((copies <= 1) & ((amount > 0).sum(1) > 1)).any()):
+        raise ValueError(f"expected sample_weight to count repetitions, got a sum of {float(copies.min())}")
+    if (points.is_cuda and _chosen == "auto") or _chosen == "fused":
+        usual = not callable(weighting) and num_pairs is None
+        why = unfit(points, values) if usual else ""
+        if why and _chosen == "fused":
+            raise ValueError(f"the fused kernel cannot be used: {why}")
+        if usual and not why:
+            from ordinal_entropy.kernels import triton
+
+            means = triton.pair_means(points, values, amount, POWERS[str(weighting)], distance, project, rescale, times)
+            if points.shape[0] == 1:
+                return means.reshape(())
+            return means.sum() / (amount.sum(1) > 1).sum().clamp_min(1)
+
     present = amount > 0
     low, high = None, None
     if callable(weighting):
@@ -99,17 +143,16 @@ def pair_mean(
 
     traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
     small = points.shape[0] * points.shape[1] ** 2 <= _REFERENCE_PAIRS
-    plain = _chosen == "reference" or (_chosen == "auto" and small) or (callable(measure) and traced)
+    plain = _chosen == "reference" or (_chosen != "blocked" and small) or (callable(measure) and traced)
     if num_pairs is not None:
         sums = sampled.pair_sums(points, values, amount, low, measure, distance, project, num_pairs, generator)
     elif plain:
         sums = reference.pair_sums(unit_rows(points) if project else points, values, amount, low, measure, distance)
     else:
         sums = blocked.pair_sums(points, values, amount, low, measure, distance, project)
-    copies = amount.sum(1)
-    if eager and bool(((copies <= 1) & (present.sum(1) > 1)).any()):
-        raise ValueError(f"expected sample_weight to count repetitions, got a sum of {float(copies.min())}")
+    copies = amount.sum(1) if copies is None else copies
     pairs = torch.where(copies > 1, copies * (copies - 1) / 2, 0)
     if high is not None:
         pairs = pairs * high
-    return torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)
+    means = torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)
+    return times * means.sum() / (copies > 1).sum().clamp_min(1)

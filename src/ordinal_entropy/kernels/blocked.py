@@ -8,12 +8,12 @@ that holds a squared distance below 2**-10 of that is done again in float64, so 
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.kernels import reference
+from ordinal_entropy.kernels.autograd import differentiable
 from ordinal_entropy.kernels.unit import inverse_norms, unit_rows
 from ordinal_entropy.kernels.weights import Function, weight_block
 
@@ -74,7 +74,8 @@ def sums_and_gradient(
     for k in range(g):
         y, a = values[k], amount[k]
         inverse = inverse_norms(points[k]) if project else torch.ones_like(points[k, :, :1])  # (m, 1)
-        middle = (inverse.T @ points[k])[0] / m
+        there = inverse * (a > 0)[:, None]  # empty slots do not draw the middle to zero
+        middle = (there.T @ points[k])[0] / (a > 0).sum().clamp_min(1)
         x = torch.addcmul(-middle, points[k], inverse)  # the (unit) rows, centered
         sizes = torch.linalg.vector_norm(x, dim=1).square()
         close = _CLOSE * 2 * float(sizes.amax()) if refine else 0.0  # no pair is close whose squared distance is larger
@@ -155,74 +156,26 @@ def _exact_tile(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool
     return total, left, torch.addmm(v * pulls.sum(0)[:, None], pulls.T, u, alpha=-1)
 
 
-@torch.library.custom_op("ordinal_entropy::pair_sums", mutates_args=())
-def _pair_sums(
+def _plain(
     points: Tensor,
     values: Tensor,
     amount: Tensor,
     low: Tensor | None,
-    power: float,
+    weighting: float | Function,
     distance: str,
     project: bool,
-    with_gradient: bool,
-) -> tuple[Tensor, Tensor]:
-    return sums_and_gradient(points, values, amount, low, power, distance, project, with_gradient)
+) -> Tensor:
+    rows = unit_rows(points) if project else points
+    return reference.pair_sums(rows, values, amount, low, weighting, distance)
 
 
-@_pair_sums.register_fake
-def _shapes(
-    points: Tensor,
-    values: Tensor,
-    amount: Tensor,
-    low: Tensor | None,
-    power: float,
-    distance: str,
-    project: bool,
-    with_gradient: bool,
-) -> tuple[Tensor, Tensor]:
-    return points.new_empty(points.shape[0]), torch.empty_like(points) if with_gradient else points.new_empty(0)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    points, values, amount, low, ctx.weighting, ctx.distance, ctx.project, _ = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(points, values, amount, low, output[1])
-
-
-def _backward(ctx: Any, by_sums: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
-    points, values, amount, low, gradient = ctx.saved_tensors
-    answer = None if by_sums is None else by_sums[:, None, None] * gradient
-    if by_gradient is not None:  # a second derivative: rare, so the readable kernel may take its m x m matrices
-        with torch.enable_grad():
-            x = points.detach().requires_grad_()
-            rows = unit_rows(x) if ctx.project else x
-            sums = reference.pair_sums(rows, values, amount, low, ctx.weighting, ctx.distance)
-            first = torch.autograd.grad(sums.sum(), x, create_graph=True)
-            second = torch.autograd.grad(first, x, by_gradient)[0]
-        answer = second if answer is None else answer + second
-    return answer, None, None, None, None, None, None, None
-
-
-_pair_sums.register_autograd(_backward, setup_context=_save)
-
-
-class _PairSums(torch.autograd.Function):
-    """The operator again where it cannot go: with a function of the user's, or inside ``torch.func``."""
-
-    forward = staticmethod(sums_and_gradient)
-    setup_context = staticmethod(_save)
-    backward = staticmethod(_backward)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        """A batch of groups is more groups."""
-        size = info.batch_size
-        tensors = [
-            x if x is None else (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
-            for x, dim in zip(inputs[:4], in_dims[:4], strict=True)
-        ]
-        sums, gradient = _PairSums.apply(*tensors, *inputs[4:])
-        return (sums.unflatten(0, (size, -1)), gradient.unflatten(0, (size, -1))), (0, 0)
+operator, _call = differentiable(
+    "pair_sums",
+    "(Tensor points, Tensor values, Tensor amount, Tensor? low, float weighting, str distance, bool project, "
+    "bool with_gradient) -> (Tensor, Tensor)",
+    sums_and_gradient,
+    _plain,
+)
 
 
 def pair_sums(
@@ -241,8 +194,4 @@ def pair_sums(
         >>> pair_sums(x, y, torch.ones(1, 3), None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
         tensor([12.])
     """
-    transformed = not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
-    with_gradient = transformed or (torch.is_grad_enabled() and points.requires_grad)
-    call = _PairSums.apply if transformed or callable(weighting) else _pair_sums
-    sums: Tensor = call(points, values, amount, low, weighting, distance, project, with_gradient)[0]
-    return sums
+    return _call(points, values, amount, low, weighting, distance, project)

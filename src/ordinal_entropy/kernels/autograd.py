@@ -1,0 +1,100 @@
+"""A kernel that finishes its gradient in the forward pass, as a differentiable function of torch.
+
+A kernel takes points ``(g, m, d)``, other inputs that get no gradient, and ``with_gradient``; it returns one number a
+group ``(g,)`` and their gradient ``(g, m, d)`` (without, nothing in it), at least in float32. Torch has three ways to
+call such a thing, and no one of them works everywhere: under ``torch.compile`` an operator; under the transforms of
+``torch.func`` a function that says how it is batched; otherwise the plain function that costs least.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Call = Callable[..., Tensor]
+
+
+def differentiable(
+    name: str, schema: str, kernel: Callable[..., tuple[Tensor, Tensor]], plain: Call
+) -> tuple[Any, Call]:
+    """The operator of torch made of a kernel, and the function to call it by.
+
+    Args:
+        name: of the operator, behind "ordinal_entropy::".
+        schema: its inputs and outputs as ``torch.library`` writes them.
+        kernel: from the inputs to the numbers and their gradient.
+        plain: the same numbers by differentiable operations, for second derivatives.
+
+    Returns:
+        The operator, and a function of all inputs but ``with_gradient`` to the numbers ``(g,)``.
+    """
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.others = [None if isinstance(x, Tensor) else x for x in inputs[1:-1]]
+        ctx.save_for_backward(*(x if isinstance(x, Tensor) else None for x in inputs[:-1]), output[1])
+
+    def backward(ctx: Any, by_value: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
+        points, *constants, gradient = ctx.saved_tensors
+        answer = None
+        if by_value is not None:
+            answer = gradient * (by_value if by_value.shape[0] == 1 else by_value[:, None, None])
+            answer = answer if answer.dtype == points.dtype else answer.to(points.dtype)
+        if by_gradient is not None:  # a second derivative: rare, so it may take the m x m matrices
+            inputs = [x if x is not None else y for x, y in zip(constants, ctx.others, strict=True)]
+            with torch.enable_grad():
+                x = points.detach().requires_grad_()
+                first = torch.autograd.grad(plain(x, *inputs).sum(), x, create_graph=True)
+                second = torch.autograd.grad(first, x, by_gradient)[0]
+            answer = second if answer is None else answer + second
+        return answer, *([None] * (len(constants) + 1))
+
+    class Plain(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+            output = kernel(*inputs)
+            save(ctx, inputs, output)
+            return output
+
+    class Transformed(torch.autograd.Function):
+        forward = staticmethod(kernel)
+        setup_context = staticmethod(save)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], Any]:
+            """A batch of groups is more groups."""
+            size = info.batch_size
+            joined = [
+                (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
+                if isinstance(x, Tensor)
+                else x
+                for x, dim in zip(inputs, in_dims, strict=True)
+            ]
+            value, gradient = Transformed.apply(*joined)
+            return (value.unflatten(0, (size, -1)), gradient.unflatten(0, (size, -1))), (0, 0)
+
+    Plain.backward = Transformed.backward = staticmethod(backward)  # type: ignore[method-assign,assignment]
+    operator = torch.library.custom_op(f"ordinal_entropy::{name}", kernel, mutates_args=(), schema=schema)
+    operator.register_autograd(backward, setup_context=save)
+
+    @operator.register_fake
+    def shapes(points: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
+        dtype = torch.promote_types(points.dtype, torch.float32)
+        gradient = points.shape if inputs[-1] else (0,)
+        return points.new_empty(points.shape[0], dtype=dtype), points.new_empty(gradient, dtype=dtype)
+
+    def call(points: Tensor, *inputs: Any) -> Tensor:
+        compiling = torch.compiler.is_compiling()
+        transformed = not compiling and torch._C._functorch.peek_interpreter_stack() is not None
+        with_gradient = transformed or (torch.is_grad_enabled() and points.requires_grad)
+        if transformed:
+            function = Transformed.apply
+        elif compiling or type(points) is not Tensor:  # a fake tensor, say
+            function = operator
+        else:
+            function = Plain.apply
+        value: Tensor = function(points, *inputs, with_gradient)[0]
+        return value
+
+    return operator, call

@@ -1,0 +1,1107 @@
+"""The mean over all pairs fused on the tensor cores: no m x m matrix, rows split into two halves of float16.
+
+Up to 128 points a single kernel does all of it (``_few``). Above, kernels follow each other without a look at any value:
+
+1. ``_measure``, ``_summarise``: norms, the middle of the points, the range of the targets; sums in float64.
+2. ``_split``: each row, (divided by its norm and) centered in float64, as a length and a direction, the direction as
+   the sum of two float16 numbers (22 bits of mantissa; one alone, 11 bits like TF32, where
+   ``torch.get_float32_matmul_precision()`` is not "highest").
+3. ``_pairs``: for a block of pairs, each pair once, three products on the tensor cores give the distances; their sum is
+   kept, and what each pair pulls goes to a scratch of fixed size, as two float16 numbers again.
+4. ``_pull``: that scratch, and the same turned over, times the directions: the gradient at the centered rows.
+5. ``_again``: tiles that hold a pair too close for a product form, in float64.
+6. ``_finish``: the gradient through the division by the norm, and the mean.
+
+A pair is too close when its squared distance is below 2**-10 of ``|x|^2 + |y|^2``. All others have a squared distance
+right to a few 2**-22 of that, hence a distance right to about 2**-12 of itself, and a pull that float16 can hold.
+"""
+
+import functools
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ordinal_entropy.kernels import reference
+from ordinal_entropy.kernels.autograd import differentiable
+from ordinal_entropy.kernels.unit import unit_rows
+from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
+from ordinal_entropy.kernels.weights import smallest_gap
+
+TILE = 128  # rows and columns of a tile of pairs
+SCRATCH = 2**26  # bytes for the pulls of one block of pairs
+WARPS = 8
+FEW = (32, 8)
+_ROWS = 32  # of a program that computes in float64
+
+_CLOSE = tl.constexpr(2.0**-10)
+_SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
+_NORM = tl.constexpr(4096.0)  # length of a stored direction
+_FLOOR = tl.constexpr(2.0**-10)  # smallest length of a row, in root mean squares
+_TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
+
+# Two workspaces, one record a group. In float64: the facts, the middle (width), inverse norms (rows), then for each
+# part of ``_measure`` its numbers and its sum of rows (width). In float32: what is known of each row, how hard it is
+# pulled (rows), the sum of each tile of pairs and whether it is to be done again (tiles^2 each).
+_FACTS = tl.constexpr(64)  # room for the facts
+_NUMBERS = tl.constexpr(72)  # room for the numbers of a part: 5 and two for each dimension of the targets
+_MEAN_SQUARE = tl.constexpr(0)
+_LIMIT = tl.constexpr(1)  # behind it no row counts
+_LARGEST = tl.constexpr(2)  # amount
+_EXTENT = tl.constexpr(3)  # of the targets
+_LOW = tl.constexpr(4)  # taken off the weights
+_FACTOR = tl.constexpr(5)  # from the sum to the mean
+_SPREAD = tl.constexpr(6)  # root mean square of the centered rows
+_LOWEST = tl.constexpr(8)  # and on: the smallest target, one for each dimension
+_SIZE = tl.constexpr(0)  # of a row: |x|^2 in squared spreads
+_LENGTH = tl.constexpr(1)
+_AMOUNT = tl.constexpr(2)
+_INVERSE = tl.constexpr(3)  # of its norm
+_VALUE = tl.constexpr(4)  # and on: its target, in parts of the extent
+
+
+@triton.jit
+def _power(x, POWER: tl.constexpr):
+    if POWER == 0.0:
+        return x * 0.0 + 1.0
+    elif POWER == 1.0:
+        return x
+    elif POWER == 2.0:
+        return x * x
+    else:
+        tl.static_assert(POWER == 0.5)
+        return tl.sqrt(x)
+
+
+@triton.jit
+def _inverse(squares, PROJECT: tl.constexpr):
+    """What a row of this squared norm is multiplied by: 1 over its norm, 0 for a zero row."""
+    if PROJECT:
+        norms = tl.sqrt(squares)
+        return tl.where(norms <= _TINY, 0.0, 1.0 / tl.where(norms <= _TINY, 1.0, norms))
+    else:
+        return squares * 0.0 + 1.0
+
+
+@triton.jit
+def _measure(
+    points, values, amount, double, m, d, rows, width, doubles, parts, repeats,
+    PROJECT: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Of some rows: inverse norms, the sum of the (unit) rows, and what the summary needs."""
+    part, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    inverse = double + group * doubles + _FACTS + width
+    number = inverse + rows + part * (_NUMBERS + width)
+    first = part * repeats * ROWS
+    count = tl.zeros([ROWS], tl.float64)
+    copies = tl.zeros([ROWS], tl.float64)
+    total = tl.zeros([ROWS], tl.float64)
+    largest = tl.zeros([ROWS], tl.float64)
+    last = tl.zeros([ROWS], tl.int32)
+    for r in range(0, repeats):
+        i = first + r * ROWS + tl.arange(0, ROWS)
+        a = tl.load(amount + group * m + i, i < m, 0.0).to(tl.float64)
+        present = a > 0
+        squares = tl.zeros([ROWS], tl.float64)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            x = tl.load(points + (group * m + i)[:, None] * d + k[None, :], (i < m)[:, None] & (k < d)[None, :], 0.0)
+            x = x.to(tl.float64)
+            squares += tl.sum(x * x, 1)
+        inv = _inverse(squares, PROJECT)
+        tl.store(inverse + i, inv, i < rows)
+        count += tl.where(present, 1.0, 0.0).to(tl.float64)
+        copies += a
+        total += tl.where(present, squares * inv * inv if PROJECT else squares, 0.0)
+        largest = tl.maximum(largest, a)
+        last = tl.maximum(last, tl.where(present, i + 1, 0))
+    tl.store(number, tl.sum(count, 0))
+    tl.store(number + 1, tl.sum(copies, 0))
+    tl.store(number + 2, tl.sum(total, 0))
+    tl.store(number + 3, tl.max(last, 0).to(tl.float64))
+    tl.store(number + 4, tl.max(largest, 0))
+    for c in tl.static_range(T):
+        low = tl.full([ROWS], float("inf"), tl.float64)
+        high = tl.full([ROWS], float("-inf"), tl.float64)
+        for r in range(0, repeats):
+            i = first + r * ROWS + tl.arange(0, ROWS)
+            present = tl.load(amount + group * m + i, i < m, 0.0) > 0
+            y = tl.load(values + (group * m + i) * T + c, i < m, 0.0).to(tl.float64)
+            low = tl.where(present, tl.minimum(low, y), low)
+            high = tl.where(present, tl.maximum(high, y), high)
+        tl.store(number + 5 + 2 * c, tl.min(low, 0))
+        tl.store(number + 6 + 2 * c, tl.max(high, 0))
+    tl.debug_barrier()  # the inverse norms are read by other threads than wrote them
+    for start in range(0, width, COLS):
+        k = start + tl.arange(0, COLS)
+        column = tl.zeros([COLS], tl.float64)
+        for r in range(0, repeats):
+            i = first + r * ROWS + tl.arange(0, ROWS)
+            present = tl.load(amount + group * m + i, i < m, 0.0) > 0
+            x = tl.load(points + (group * m + i)[:, None] * d + k[None, :], present[:, None] & (k < d)[None, :], 0.0)
+            inv = tl.load(inverse + i, i < rows, 0.0)
+            column += tl.sum(x.to(tl.float64) * inv[:, None], 0)
+        tl.store(number + _NUMBERS + k, column, k < width)
+
+
+@triton.jit
+def _summarise(
+    double, gap, span, times, rows, width, doubles, parts,
+    POWER: tl.constexpr, RESCALE: tl.constexpr, T: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """The middle of the points and the facts of a group, out of the parts that ``_measure`` left."""
+    chunk, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    k = chunk * COLS + tl.arange(0, COLS)
+    fact = double + group * doubles
+    number = fact + _FACTS + width + rows
+    total = tl.zeros([COLS], tl.float64)
+    count = tl.zeros([PARTS], tl.float64)
+    for start in range(0, parts, PARTS):
+        b = start + tl.arange(0, PARTS)
+        part = number + b * (_NUMBERS + width)
+        column = part[:, None] + _NUMBERS + k[None, :]
+        total += tl.sum(tl.load(column, (b < parts)[:, None] & (k < width)[None, :], 0.0), 0)
+        count += tl.load(part, b < parts, 0.0)
+    present = tl.maximum(tl.sum(count, 0), 1.0)
+    tl.store(fact + _FACTS + k, total / present, k < width)
+    if chunk == 0:
+        copies = tl.zeros([PARTS], tl.float64)
+        squares = tl.zeros([PARTS], tl.float64)
+        last = tl.zeros([PARTS], tl.float64)
+        largest = tl.zeros([PARTS], tl.float64)
+        for start in range(0, parts, PARTS):
+            b = start + tl.arange(0, PARTS)
+            part = number + b * (_NUMBERS + width)
+            copies += tl.load(part + 1, b < parts, 0.0)
+            squares += tl.load(part + 2, b < parts, 0.0)
+            last = tl.maximum(last, tl.load(part + 3, b < parts, 0.0))
+            largest = tl.maximum(largest, tl.load(part + 4, b < parts, 0.0))
+        extent = 0.0 * present
+        for c in tl.static_range(T):
+            low = tl.full([PARTS], float("inf"), tl.float64)
+            high = tl.full([PARTS], float("-inf"), tl.float64)
+            for start in range(0, parts, PARTS):
+                b = start + tl.arange(0, PARTS)
+                part = number + b * (_NUMBERS + width) + 5 + 2 * c
+                low = tl.minimum(low, tl.load(part, b < parts, float("inf")))
+                high = tl.maximum(high, tl.load(part + 1, b < parts, float("-inf")))
+            lowest = tl.min(low, 0)
+            reach = tl.max(high, 0) - lowest
+            extent += reach * reach
+            tl.store(fact + _LOWEST + c, lowest)
+        extent = tl.sqrt(extent)
+        extent = tl.where((extent > 0) & (extent < float("inf")), extent, 1.0)
+        factor = 1.0 + 0.0 * extent
+        below = 0.0 * extent
+        if POWER != 0.0:
+            if RESCALE:
+                if span is not None:
+                    longest = tl.load(span + group).to(tl.float64)
+                    factor = _power(extent / tl.where(longest > 0, longest, extent), POWER)
+                if gap is not None:
+                    below = _power(tl.load(gap + group).to(tl.float64) / extent, POWER)
+            else:
+                factor = _power(extent, POWER)
+        heaviest = tl.max(largest, 0)
+        mean_square = tl.sum(squares, 0) / present
+        tl.store(fact + _MEAN_SQUARE, mean_square)
+        tl.store(fact + _LIMIT, tl.max(last, 0))
+        tl.store(fact + _LARGEST, tl.where(heaviest > 0, heaviest, 1.0))
+        tl.store(fact + _EXTENT, extent)
+        tl.store(fact + _LOW, below)
+        factor *= heaviest * heaviest * _over_pairs(tl.sum(copies, 0)) + 0.0 * mean_square  # NaN features: a NaN mean
+        factor *= times
+        tl.store(fact + _FACTOR, factor)
+
+
+@triton.jit
+def _over_pairs(copies):
+    """One over the number of pairs; 0 where there is none."""
+    pairs = copies * (copies - 1) / 2
+    return tl.where(copies > 1, 1.0 / tl.where(pairs > 0, pairs, 1.0), 0.0)
+
+
+@triton.jit
+def _split(
+    points, values, amount, double, single, halves, m, d, rows, width, doubles, singles, plane,
+    PARTS: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Rows as lengths and directions, the directions in one or two parts of float16; padding is zero."""
+    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    i = block * ROWS + tl.arange(0, ROWS)
+    a = tl.load(amount + group * m + i, i < m, 0.0).to(tl.float64)
+    present = a > 0
+    row = points + (group * m + i)[:, None] * d
+    fact = double + group * doubles
+    middle = fact + _FACTS
+    inv = tl.load(middle + width + i)
+    mean_square = tl.load(fact + _MEAN_SQUARE)
+    sizes = tl.zeros([ROWS], tl.float64)
+    offset = tl.zeros([COLS], tl.float64)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)
+        x = tl.load(row + k[None, :], present[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+        mid = tl.load(middle + k, k < d, 0.0)
+        x = x * inv[:, None] - mid[None, :]
+        sizes += tl.sum(x * x, 1)
+        offset += mid * mid
+    spread = tl.sqrt(tl.maximum(mean_square - tl.sum(offset, 0), 1e-14 * mean_square))
+    spread = tl.where(spread > 0, spread, 1.0)
+    if block == 0:
+        tl.store(fact + _SPREAD, spread)
+    length = tl.where(present, tl.maximum(tl.sqrt(sizes) / spread, _FLOOR), 1.0)
+    scale = (1.0 / (length * spread) * _NORM)[:, None]
+    squares = tl.zeros([ROWS], tl.float32)
+    for start in range(0, width, COLS):
+        k = start + tl.arange(0, COLS)
+        there = present[:, None] & (k < d)[None, :]
+        x = tl.load(row + k[None, :], there, 0.0).to(tl.float64)
+        mid = tl.load(middle + k, k < d, 0.0)
+        u = tl.where(there, (x * inv[:, None] - mid[None, :]) * scale, 0.0).to(tl.float32)
+        high = u.to(tl.float16)
+        out = halves + (group * rows + i)[:, None] * width + k[None, :]
+        kept = (k < width)[None, :]
+        tl.store(out, high, kept)
+        stored = high.to(tl.float32)
+        if PARTS == 2:
+            low = (u - stored).to(tl.float16)
+            tl.store(out + plane, low, kept)
+            stored += low.to(tl.float32)
+        squares += tl.sum(stored * stored, 1)
+    know = single + group * singles + i
+    share = length.to(tl.float32) / _NORM
+    tl.store(know + rows * _SIZE, squares * share * share)
+    tl.store(know + rows * _LENGTH, length.to(tl.float32))
+    tl.store(know + rows * _AMOUNT, (a / tl.load(fact + _LARGEST)).to(tl.float32))
+    tl.store(know + rows * _INVERSE, inv.to(tl.float32))
+    extent = tl.load(fact + _EXTENT)
+    for c in tl.static_range(T):
+        y = tl.load(values + (group * m + i) * T + c, present, 0.0).to(tl.float64)
+        y = tl.where(present, (y - tl.load(fact + _LOWEST + c)) / extent, 0.0)
+        tl.store(know + rows * (_VALUE + c), y.to(tl.float32))
+
+
+@triton.jit
+def _weights(know, i, j, rows, below, POWER: tl.constexpr, T: tl.constexpr):
+    """Weights of the pairs of rows ``i`` and ``j``, amounts included; a row does not pair with itself."""
+    weights = tl.load(know + rows * _AMOUNT + i)[:, None] * tl.load(know + rows * _AMOUNT + j)[None, :]
+    if POWER != 0.0:
+        if T == 1:
+            y_i, y_j = tl.load(know + rows * _VALUE + i), tl.load(know + rows * _VALUE + j)
+            apart = _power(tl.abs(y_i[:, None] - y_j[None, :]), POWER)
+        else:
+            squares = weights * 0.0
+            for c in tl.static_range(T):
+                y_i, y_j = tl.load(know + rows * (_VALUE + c) + i), tl.load(know + rows * (_VALUE + c) + j)
+                gap = y_i[:, None] - y_j[None, :]
+                squares += gap * gap
+            apart = squares if POWER == 2.0 else _power(tl.sqrt(squares), POWER)
+        weights *= apart - below
+    return tl.where(i[:, None] == j[None, :], 0.0, weights)
+
+
+@triton.jit(do_not_specialize=["group0", "across"])
+def _pairs(
+    halves, double, single, scratch, pulls, group0, row0, col0, across,
+    rows, width, doubles, singles, plane, side, part, scale,
+    POWER: tl.constexpr, COSINE: tl.constexpr, PARTS: tl.constexpr, GRADIENT: tl.constexpr, T: tl.constexpr,
+    TILE: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """One tile of pairs: the sum of weight times distance, and how hard each pair is pulled, into the scratch."""
+    up, left = tl.program_id(0) // across, tl.program_id(0) % across
+    local = tl.program_id(1).to(tl.int64)
+    group = group0 + local
+    fact = double + group * doubles
+    limit = tl.load(fact + _LIMIT).to(tl.int32)
+    if (row0 + up * TILE >= limit) | (col0 + left * TILE >= limit) | (row0 + up * TILE > col0 + left * TILE):
+        return
+    i = row0 + up * TILE + tl.arange(0, TILE)
+    j = col0 + left * TILE + tl.arange(0, TILE)
+    k = tl.arange(0, DEPTH)
+    a = halves + (group * rows + i)[:, None] * width + k[None, :]
+    b = halves + (group * rows + j)[None, :] * width + k[:, None]
+    products = tl.zeros([TILE, TILE], tl.float32)
+    for _ in range(0, width, DEPTH):
+        a_high, b_high = tl.load(a), tl.load(b)
+        if PARTS == 2:
+            a_low, b_low = tl.load(a + plane), tl.load(b + plane)
+            products = tl.dot(a_low, b_high, products)
+            products = tl.dot(a_high, b_low, products)
+        products = tl.dot(a_high, b_high, products)
+        a += DEPTH
+        b += DEPTH
+
+    know = single + group * singles
+    tiles = rows // TILE
+    tile = know + (5 + T) * rows + (row0 // TILE + up).to(tl.int64) * tiles + col0 // TILE + left
+    length_i, length_j = tl.load(know + rows * _LENGTH + i)[:, None], tl.load(know + rows * _LENGTH + j)[None, :]
+    sizes = tl.load(know + rows * _SIZE + i)[:, None] + tl.load(know + rows * _SIZE + j)[None, :]
+    squares = sizes - products * (2.0 / (_NORM * _NORM)) * length_i * length_j
+    weights = _weights(know, i, j, rows, tl.load(fact + _LOW).to(tl.float32), POWER, T)
+    spread = tl.load(fact + _SPREAD).to(tl.float32)
+    if COSINE:
+        zero_i = tl.where(tl.load(know + rows * _INVERSE + i) == 0, 0.5, 0.0)
+        zero_j = tl.where(tl.load(know + rows * _INVERSE + j) == 0, 0.5, 0.0)
+        distances = squares * (0.5 * spread * spread) + zero_i[:, None] + zero_j[None, :]
+        pull = weights
+    else:
+        close = (length_i * length_i + length_j * length_j) * _CLOSE
+        same = sizes <= tl.load(fact + _MEAN_SQUARE).to(tl.float32) * _SAME / (spread * spread)
+        weights = tl.where(same, 0.0, weights)
+        again = tl.max(tl.where((squares <= close) & (weights != 0), 1.0, 0.0))
+        tl.store(tile + tiles * tiles, again)
+        weights = tl.where(again > 0, 0.0, weights)
+        squares = tl.maximum(squares, close)
+        inverse = tl.rsqrt(squares)
+        distances = squares * inverse * spread
+        pull = weights * inverse
+    below_diagonal = row0 + up * TILE != col0 + left * TILE  # its pairs (j, i) are not visited
+    tl.store(tile, tl.sum(weights * distances) * tl.where(below_diagonal, 2.0, 1.0))
+    if GRADIENT:
+        row, col = up * TILE + tl.arange(0, TILE), left * TILE + tl.arange(0, TILE)
+        unit = 1.0 if COSINE else 1.0 / spread
+        mine = pulls + local * (side // TILE) * side
+        tl.store(mine + left * side + row, tl.sum(pull, 1) * unit)
+        turned = tl.where(row0 == col0, 0, tl.num_programs(1).to(tl.int64) * (side // TILE) * side)
+        if below_diagonal:
+            tl.store(mine + turned + up * side + col, tl.sum(pull, 0) * unit)
+        pull *= length_i * length_j * scale
+        high = pull.to(tl.float16)
+        low = (pull - high.to(tl.float32)).to(tl.float16)
+        out = scratch + (local * side + row)[:, None] * side + col[None, :]
+        tl.store(out, high)
+        if PARTS == 2:
+            tl.store(out + part, low)
+        if (row0 == col0) & below_diagonal:
+            out = scratch + (local * side + col)[:, None] * side + row[None, :]
+            tl.store(out, tl.trans(high))
+            if PARTS == 2:
+                tl.store(out + part, tl.trans(low))
+
+
+@triton.jit
+def _times(
+    a, b, step_a, step_b, part, plane, used,
+    TURNED: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """The product of a strip of pulls, as it lies or turned over, with directions."""
+    total = tl.zeros([TILE, WIDTH], tl.float32)
+    for _ in range(0, used, DEPTH):
+        a_high, b_high = tl.load(a), tl.load(b)
+        a_high = tl.trans(a_high) if TURNED else a_high
+        if PARTS == 2:
+            a_low, b_low = tl.load(a + part), tl.load(b + plane)
+            a_low = tl.trans(a_low) if TURNED else a_low
+            total = tl.dot(a_low, b_high, total)
+            total = tl.dot(a_high, b_low, total)
+        total = tl.dot(a_high, b_high, total)
+        a += step_a
+        b += step_b
+    return total
+
+
+@triton.jit(do_not_specialize=["group0"])
+def _pull(
+    halves, double, single, scratch, pulls, gradient, group0, row0, col0,
+    m, d, rows, width, doubles, singles, plane, side, part, scale,
+    COSINE: tl.constexpr, PARTS: tl.constexpr, T: tl.constexpr,
+    TILE: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Some columns of ``- sum_j pull_ij x_j`` for a tile of rows, added to what other blocks of pairs gave.
+
+    For a block of pairs off the diagonal the rows are those of the block and, turned over, its columns.
+    """
+    across = width // WIDTH
+    up, left = tl.program_id(0) // across, tl.program_id(0) % across
+    local = tl.program_id(1).to(tl.int64)
+    turned = tl.program_id(2)
+    group = group0 + local
+    fact = double + group * doubles
+    limit = tl.load(fact + _LIMIT).to(tl.int32)
+    mine0 = tl.where(turned == 1, col0, row0)  # of the rows that get a gradient
+    other0 = tl.where(turned == 1, row0, col0)
+    if (mine0 + up * TILE >= limit) | (other0 >= limit):
+        return
+    used = tl.minimum(side, (limit - other0 + TILE - 1) // TILE * TILE)
+    row, col, k = up * TILE + tl.arange(0, TILE), left * WIDTH + tl.arange(0, WIDTH), tl.arange(0, DEPTH)
+    a = scratch + local * side * side
+    b = halves + (group * rows + other0 + k)[:, None] * width + col[None, :]
+    if turned == 1:
+        a_turned = a + k[:, None] * side + row[None, :]
+        total = _times(
+            a_turned, b, DEPTH * side, DEPTH * width, part, plane, used, True, PARTS, TILE, WIDTH, DEPTH
+        )  # fmt: skip
+    else:
+        a_plain = a + row[:, None] * side + k[None, :]
+        total = _times(a_plain, b, DEPTH, DEPTH * width, part, plane, used, False, PARTS, TILE, WIDTH, DEPTH)
+    i = mine0 + row
+    know = single + group * singles
+    unit = 1.0 / (scale * _NORM)
+    if COSINE:
+        unit *= tl.load(fact + _SPREAD).to(tl.float32)
+    total *= (-unit / tl.load(know + rows * _LENGTH + i))[:, None]
+    out = gradient + (group * m + i)[:, None] * d + col[None, :]
+    inside = (i < m)[:, None] & (col < d)[None, :]
+    later = tl.where(turned == 1, row0, row0 + col0) > 0  # than the first block of pairs that these rows are in
+    if later:
+        total += tl.load(out, inside, 0.0)
+    tl.store(out, total, inside)
+    if left == 0:
+        pulled = know + (4 + T) * rows + i
+        strength = tl.zeros([TILE], tl.float32)
+        if later:
+            strength += tl.load(pulled)
+        part_of = pulls + (turned * tl.num_programs(1).to(tl.int64) + local) * (side // TILE) * side + row
+        for tile in range(0, used // TILE):
+            strength += tl.load(part_of + tile * side)
+        tl.store(pulled, strength)
+
+
+@triton.jit
+def _again(
+    points, double, single, gradient, m, d, rows, width, doubles, singles,
+    POWER: tl.constexpr, GRADIENT: tl.constexpr, T: tl.constexpr,
+    TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Some rows of all tiles that hold a close pair, in float64; the rows are this program's alone."""
+    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    fact = double + group * doubles
+    middle = fact + _FACTS
+    inverse = middle + width
+    limit = tl.load(fact + _LIMIT).to(tl.int32)
+    total = 0.0 * tl.load(fact + _SPREAD)
+    if block * ROWS < limit:
+        i = block * ROWS + tl.arange(0, ROWS)
+        know = single + group * singles
+        inv_i = tl.load(inverse + i)[:, None]
+        row_i = points + (group * m + i)[:, None] * d
+        tiles = rows // TILE
+        mine = block * ROWS // TILE
+        flags = know + (5 + T) * rows + tiles * tiles
+        used = (limit + TILE - 1) // TILE
+        for some in range(0, used, 128):
+            near = some + tl.arange(0, 128)
+            flag = tl.minimum(near, mine).to(tl.int64) * tiles + tl.maximum(near, mine)
+            if tl.max(tl.load(flags + flag, near < used, 0.0)) > 0:
+                for tile in range(some, tl.minimum(some + 128, used)):
+                    if tl.load(flags + tl.minimum(tile, mine).to(tl.int64) * tiles + tl.maximum(tile, mine)) > 0:
+                        j = tile * TILE + tl.arange(0, TILE)
+                        inv_j = tl.load(inverse + j)
+                        products = tl.zeros([ROWS, TILE], tl.float64)
+                        size_i = tl.zeros([ROWS], tl.float64)
+                        size_j = tl.zeros([TILE], tl.float64)
+                        for start in range(0, d, DEPTH):
+                            k = start + tl.arange(0, DEPTH)
+                            mid = tl.load(middle + k, k < d, 0.0)
+                            x = tl.load(row_i + k[None, :], (i < m)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+                            x = x * inv_i - mid[None, :]
+                            y = points + (group * m + j)[None, :] * d + k[:, None]
+                            y = tl.load(y, (j < m)[None, :] & (k < d)[:, None], 0.0).to(tl.float64)
+                            y = y * inv_j[None, :] - mid[:, None]
+                            size_i += tl.sum(x * x, 1)
+                            size_j += tl.sum(y * y, 0)
+                            products = tl.dot(x, y, products, out_dtype=tl.float64)
+                        sizes = size_i[:, None] + size_j[None, :]
+                        squares = sizes - 2 * products
+                        weights = _weights(know, i, j, rows, tl.load(fact + _LOW).to(tl.float32), POWER, T)
+                        apart = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * _SAME)
+                        pull = tl.where(apart, weights.to(tl.float64) / tl.sqrt(tl.where(apart, squares, 1.0)), 0.0)
+                        total += tl.sum(pull * squares)
+                        if GRADIENT:
+                            strength = tl.sum(pull, 1)
+                            for start in range(0, d, DEPTH):
+                                k = start + tl.arange(0, DEPTH)
+                                mid = tl.load(middle + k, k < d, 0.0)
+                                inside = (i < m)[:, None] & (k < d)[None, :]
+                                x = tl.load(row_i + k[None, :], inside, 0.0).to(tl.float64) * inv_i - mid[None, :]
+                                y = points + (group * m + j)[:, None] * d + k[None, :]
+                                y = tl.load(y, (j < m)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+                                y = y * inv_j[:, None] - mid[None, :]
+                                change = strength[:, None] * x - tl.dot(pull, y, out_dtype=tl.float64)
+                                out = gradient + (group * m + i)[:, None] * d + k[None, :]
+                                tl.store(out, tl.load(out, inside, 0.0) + change.to(tl.float32), inside)
+    tl.store(inverse + rows + block, total)  # where the parts of _measure were
+
+
+@triton.jit
+def _finish(
+    points, double, single, gradient, means, m, d, rows, width, doubles, singles,
+    PROJECT: tl.constexpr, CLOSE: tl.constexpr, GRADIENT: tl.constexpr, T: tl.constexpr, TILE: tl.constexpr,
+    BLOCK: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The gradient at the points as they came, and the mean over the pairs."""
+    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    fact = double + group * doubles
+    middle = fact + _FACTS
+    inverse = middle + width
+    know = single + group * singles
+    factor = tl.load(fact + _FACTOR)
+    if block == 0:
+        tiles = rows // TILE
+        used = (tl.load(fact + _LIMIT).to(tl.int32) + TILE - 1) // TILE
+        total = tl.zeros([4096], tl.float64)
+        for start in range(0, used * tiles, 4096):
+            k = start + tl.arange(0, 4096)
+            there = (k < used * tiles) & (k % tiles < used) & (k // tiles <= k % tiles)
+            total += tl.load(know + (5 + T) * rows + k, there, 0.0).to(tl.float64)
+        if CLOSE:
+            for start in range(0, rows // BLOCK, 4096):
+                k = start + tl.arange(0, 4096)
+                total += tl.load(inverse + rows + k, k < rows // BLOCK, 0.0)
+        tl.store(means + group, (tl.sum(total, 0) * factor / 2).to(tl.float32))
+    if GRADIENT:
+        i = block * ROWS + tl.arange(0, ROWS)
+        present = (i < m) & (tl.load(know + rows * _AMOUNT + i) != 0)
+        strength = tl.load(know + (4 + T) * rows + i, present, 0.0).to(tl.float64)[:, None]
+        inv = tl.load(inverse + i)[:, None]
+        row = (group * m + i)[:, None] * d
+        along = tl.zeros([ROWS], tl.float64)
+        if PROJECT:
+            # what points along a row z is lost in the division by its norm: so instead of x = z - middle the part
+            # -middle will do
+            for start in range(0, d, COLS):
+                k = start + tl.arange(0, COLS)
+                there = present[:, None] & (k < d)[None, :]
+                mid = tl.load(middle + k, k < d, 0.0)
+                z = tl.load(points + row + k[None, :], there, 0.0).to(tl.float64) * inv
+                done = tl.load(gradient + row + k[None, :], there, 0.0).to(tl.float64) - strength * mid[None, :]
+                along += tl.sum(z * done, 1)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            there = present[:, None] & (k < d)[None, :]
+            mid = tl.load(middle + k, k < d, 0.0)
+            x = tl.load(points + row + k[None, :], there, 0.0).to(tl.float64)
+            done = tl.load(gradient + row + k[None, :], there, 0.0).to(tl.float64) - strength * mid[None, :]
+            if PROJECT:
+                done -= x * inv * along[:, None]
+            else:
+                done += strength * x
+            done = tl.where(there, done * (inv * factor), 0.0).to(tl.float32)
+            tl.store(gradient + row + k[None, :], done, (i < m)[:, None] & (k < d)[None, :])
+
+
+@triton.jit
+def _between(values, first, i, j, there_j, m, extent, POWER: tl.constexpr, T: tl.constexpr):
+    """A power of the distances between the targets of rows ``i`` and ``j``, in parts of their extent."""
+    squares = tl.zeros([i.shape[0], j.shape[0]], tl.float32)
+    for c in tl.static_range(T):
+        y_i = tl.load(values + (first + i) * T + c, i < m, 0.0).to(tl.float64)
+        y_j = tl.load(values + (first + j) * T + c, j < m, 0.0).to(tl.float64)
+        low = tl.min(tl.where(there_j, y_j, float("inf")), 0)
+        gap = ((y_i - low) / extent).to(tl.float32)[:, None] - ((y_j - low) / extent).to(tl.float32)[None, :]
+        squares = tl.abs(gap) if T == 1 else squares + gap * gap
+    return _power(squares if T == 1 else tl.sqrt(squares), POWER)
+
+
+@triton.jit
+def _unit(row, inv, k, there, d):
+    """Some columns of the (unit) rows that are there, in float64."""
+    return tl.load(row + k[None, :], there[:, None] & (k < d)[None, :], 0.0).to(tl.float64) * inv[:, None]
+
+
+@triton.jit
+def _norms(row, there, d, PROJECT: tl.constexpr, COLS: tl.constexpr):
+    """What rows are divided by, and multiplied by: 1 over that, or 0 for a zero row, which is divided by 1."""
+    squares = tl.where(there, 1.0, 0.0)
+    if PROJECT:
+        squares *= 0.0
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            x = tl.load(row + k[None, :], there[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+            squares += tl.sum(x * x, 1)
+    norm = tl.sqrt(squares)
+    zero = norm <= _TINY
+    norm = tl.where(zero, 1.0, norm)
+    return norm, tl.where(zero, 0.0, 1.0 / norm)
+
+
+@triton.jit
+def _offset(x, norm, middle, there):
+    """Rows over their norms, from the middle: rounded once, so that close rows stay apart."""
+    away = tl.fma(tl.broadcast_to(-norm[:, None], x.shape), tl.broadcast_to(middle[None, :], x.shape), x)
+    return tl.where(there[:, None], away / norm[:, None], 0.0)
+
+
+@triton.jit
+def _few(
+    points, values, amount, gradient, facts, m, d, scale, times,
+    POWER: tl.constexpr, COSINE: tl.constexpr, PROJECT: tl.constexpr, RESCALE: tl.constexpr, PARTS: tl.constexpr,
+    GRADIENT: tl.constexpr, T: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    ONCE: tl.constexpr,
+):  # fmt: skip
+    """All steps for some rows ``i`` of a group of at most a tile of rows ``j``, in float32; columns at once or not."""
+    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    first = group * m
+    i, j = block * ROWS + tl.arange(0, ROWS), tl.arange(0, TILE)
+    a_i = tl.load(amount + first + i, i < m, 0.0).to(tl.float32)
+    a_j = tl.load(amount + first + j, j < m, 0.0).to(tl.float32)
+    there_i, there_j = a_i > 0, a_j > 0
+    count = tl.maximum(tl.sum(tl.where(there_j, 1.0, 0.0), 0), 1.0)
+    row_i, row_j = points + (first + i)[:, None] * d, points + (first + j)[:, None] * d
+    norm_i, inv_i = _norms(row_i, there_i, d, PROJECT, COLS)
+    norm_j, inv_j = _norms(row_j, there_j, d, PROJECT, COLS)
+    size_i, size_j = tl.zeros([ROWS], tl.float32), tl.zeros([TILE], tl.float32)
+    whole = tl.zeros([TILE], tl.float32)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)
+        x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+        y = tl.load(row_j + k[None, :], there_j[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+        z = y * inv_j[:, None]
+        middle = tl.sum(z, 0) / count
+        whole += tl.sum(z * z, 1)
+        x, y = _offset(x, norm_i, middle, there_i), _offset(y, norm_j, middle, there_j)
+        size_i += tl.sum(x * x, 1)
+        size_j += tl.sum(y * y, 1)
+    mean_square = tl.sum(whole, 0) / count
+    spread = tl.sqrt(tl.maximum(tl.sum(size_j, 0) / count, mean_square * 1e-14))
+    spread = tl.where(spread > 0, spread, 1.0)
+    length_i = tl.where(there_i, tl.maximum(tl.sqrt(size_i) / spread, _FLOOR), 1.0)
+    length_j = tl.where(there_j, tl.maximum(tl.sqrt(size_j) / spread, _FLOOR), 1.0)
+    products = tl.zeros([ROWS, TILE], tl.float32)
+    size_i, size_j = tl.zeros([ROWS], tl.float32), tl.zeros([TILE], tl.float32)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)
+        x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+        y = tl.load(row_j + k[None, :], there_j[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+        middle = tl.sum(y * inv_j[:, None], 0) / count
+        x = _offset(x, norm_i, middle, there_i) * (1.0 / (length_i * spread) * _NORM)[:, None]
+        y = _offset(y, norm_j, middle, there_j) * (1.0 / (length_j * spread) * _NORM)[:, None]
+        x_high, y_high = x.to(tl.float16), y.to(tl.float16)
+        x_stored, y_stored = x_high.to(tl.float32), y_high.to(tl.float32)
+        if PARTS == 2:
+            x_low, y_low = (x - x_stored).to(tl.float16), (y - y_stored).to(tl.float16)
+            products = tl.dot(x_low, tl.trans(y_high), products)
+            products = tl.dot(x_high, tl.trans(y_low), products)
+            x_stored += x_low.to(tl.float32)
+            y_stored += y_low.to(tl.float32)
+        products = tl.dot(x_high, tl.trans(y_high), products)
+        size_i += tl.sum(x_stored * x_stored, 1)
+        size_j += tl.sum(y_stored * y_stored, 1)
+    share_i, share_j = length_i / _NORM, length_j / _NORM
+    size_i *= share_i * share_i
+    size_j *= share_j * share_j
+    squares = size_i[:, None] + size_j[None, :] - products * 2.0 * share_i[:, None] * share_j[None, :]
+
+    # weights in powers of the extent, which none is beyond
+    extent = tl.sum(whole * 0.0, 0).to(tl.float64)
+    for c in tl.static_range(T):
+        value = tl.load(values + (first + j) * T + c, j < m, 0.0).to(tl.float64)
+        reach = tl.max(tl.where(there_j, value, float("-inf")), 0) - tl.min(tl.where(there_j, value, float("inf")), 0)
+        extent += reach * reach
+    extent = tl.sqrt(extent)
+    extent = tl.where((extent > 0) & (extent < float("inf")), extent, 1.0)
+    weights = _between(values, first, i, j, there_j, m, extent, POWER, T)
+    factor = _over_pairs(tl.sum(a_j.to(tl.float64), 0)) * times + 0.0 * mean_square  # NaN features: a NaN mean
+    below = 0.0 * mean_square
+    if (POWER != 0.0) & (RESCALE != "none"):
+        far, near = 0.0 * count, 0.0 * count + float("inf")
+        for start in range(0, TILE, ROWS):
+            some = start + tl.arange(0, ROWS)
+            a = tl.load(amount + first + some, some < m, 0.0)
+            both = (a > 0)[:, None] & there_j[None, :] & ((some[:, None] != j[None, :]) | (a > 1)[:, None])
+            apart = _between(values, first, some, j, there_j, m, extent, POWER, T)
+            far = tl.maximum(far, tl.max(tl.where(both, apart, 0.0)))
+            near = tl.minimum(near, tl.min(tl.where(both, apart, float("inf"))))
+        factor /= tl.where(far > 0, far, 1.0)
+        if RESCALE == "authors":
+            below = tl.where(near < float("inf"), near, 0.0)
+            weights -= below
+    else:
+        factor *= _power(extent, POWER)
+    largest = tl.maximum(tl.max(a_j, 0), 1e-30)
+    weights *= (a_i / largest)[:, None] * (a_j / largest)[None, :]
+    weights = tl.where(i[:, None] == j[None, :], 0.0, weights)
+    unit = factor * largest * largest  # of a weight
+    fact = facts + group * 16
+    if COSINE:
+        zero_i, zero_j = tl.where(inv_i == 0, 0.5, 0.0), tl.where(inv_j == 0, 0.5, 0.0)
+        distances = squares * (0.5 * spread * spread) + zero_i[:, None] + zero_j[None, :]
+        pull = weights
+        tl.store(fact + 8 + block, mean_square.to(tl.float64) * 0.0)
+    else:
+        close = (length_i * length_i)[:, None] * _CLOSE + (length_j * length_j)[None, :] * _CLOSE
+        same = size_i[:, None] + size_j[None, :] <= mean_square / (spread * spread) * _SAME
+        weights = tl.where(same, 0.0, weights)
+        tl.store(fact + 8 + block, tl.max(tl.where((squares <= close) & (weights != 0), 1.0, 0.0)).to(tl.float64))
+        squares = tl.maximum(squares, close)
+        inverse = tl.rsqrt(squares)
+        distances = squares * inverse * spread
+        pull = weights * inverse
+    tl.store(fact + 6 + block, tl.sum(weights * distances) * unit / 2)
+    if block == 0:
+        tl.store(fact, factor)
+        tl.store(fact + 1, extent)
+        tl.store(fact + 2, below.to(tl.float64))
+        tl.store(fact + 3, count.to(tl.float64))
+        tl.store(fact + 4, mean_square.to(tl.float64))
+    if GRADIENT:
+        strength = tl.sum(pull, 1) / (1.0 if COSINE else spread)
+        pull *= length_i[:, None] * length_j[None, :] * scale
+        pull_high = pull.to(tl.float16)
+        pull_low = (pull - pull_high.to(tl.float32)).to(tl.float16)
+        back = (spread if COSINE else 1.0) / (length_i * (scale * _NORM))
+        times = inv_i * unit.to(tl.float32)
+        along = tl.zeros([ROWS], tl.float32)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            inside = (i < m)[:, None] & (k < d)[None, :]
+            x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+            y = tl.load(row_j + k[None, :], there_j[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+            middle = tl.sum(y * inv_j[:, None], 0) / count
+            y = _offset(y, norm_j, middle, there_j) * (1.0 / (length_j * spread) * _NORM)[:, None]
+            high = y.to(tl.float16)
+            total = tl.zeros([ROWS, COLS], tl.float32)
+            if PARTS == 2:
+                total = tl.dot(pull_low, high, total)
+                total = tl.dot(pull_high, (y - high.to(tl.float32)).to(tl.float16), total)
+            total = tl.dot(pull_high, high, total)
+            done = strength[:, None] * _offset(x, norm_i, middle, there_i) - total * back[:, None]
+            along += tl.sum(x * inv_i[:, None] * done, 1)
+            if PROJECT and ONCE:
+                done -= x * (inv_i * along)[:, None]
+            tl.store(gradient + (first + i)[:, None] * d + k[None, :], done * times[:, None], inside)
+        if PROJECT and not ONCE:
+            tl.debug_barrier()
+            for start in range(0, d, COLS):
+                k = start + tl.arange(0, COLS)
+                inside = (i < m)[:, None] & (k < d)[None, :]
+                x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
+                out = gradient + (first + i)[:, None] * d + k[None, :]
+                tl.store(out, tl.load(out, inside, 0.0) - x * (inv_i * along * times)[:, None], inside)
+
+
+@triton.jit
+def _few_again(
+    points, values, amount, gradient, means, facts, m, d, blocks,
+    POWER: tl.constexpr, COSINE: tl.constexpr, PROJECT: tl.constexpr, GRADIENT: tl.constexpr,
+    T: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """The mean of a group; one that holds a pair too close for a product form, in float64."""
+    group = tl.program_id(0).to(tl.int64)
+    fact = facts + group * 16
+    block = tl.arange(0, 2)
+    mean = tl.sum(tl.load(fact + 6 + block, block < blocks, 0.0), 0)
+    if not COSINE:
+        if tl.max(tl.load(fact + 8 + block, block < blocks, 0.0), 0) > 0:
+            factor, extent, below = tl.load(fact), tl.load(fact + 1), tl.load(fact + 2)
+            mean *= 0.0
+            for start in range(0, m, ROWS):
+                mean += factor / 2 * _few_exactly(
+                    points, values, amount, gradient, group * m, start, m, d, tl.load(fact + 3), tl.load(fact + 4),
+                    factor, below, extent, POWER, PROJECT, GRADIENT, T, TILE, ROWS, DEPTH,
+                )  # fmt: skip
+    tl.store(means + group, mean.to(tl.float32))
+
+
+@triton.jit
+def _few_exactly(
+    points, values, amount, gradient, first, start, m, d, count, mean_square, factor, below, extent,
+    POWER: tl.constexpr, PROJECT: tl.constexpr, GRADIENT: tl.constexpr,
+    T: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """The sum of some rows, and their gradient, in float64."""
+    i, j = start + tl.arange(0, ROWS), tl.arange(0, TILE)
+    a_i = tl.load(amount + first + i, i < m, 0.0).to(tl.float64)
+    a_j = tl.load(amount + first + j, j < m, 0.0).to(tl.float64)
+    there_i, there_j = a_i > 0, a_j > 0
+    row_i = points + (first + i)[:, None] * d
+    row_j = points + (first + j)[:, None] * d
+    squares_i = tl.zeros([ROWS], tl.float64)
+    squares_j = tl.zeros([TILE], tl.float64)
+    for start in range(0, d, DEPTH):
+        k = start + tl.arange(0, DEPTH)
+        x, y = _unit(row_i, there_i * 1.0, k, there_i, d), _unit(row_j, there_j * 1.0, k, there_j, d)
+        squares_i += tl.sum(x * x, 1)
+        squares_j += tl.sum(y * y, 1)
+    inv_i, inv_j = _inverse(squares_i, PROJECT), _inverse(squares_j, PROJECT)
+    products = tl.zeros([ROWS, TILE], tl.float64)
+    size_i = tl.zeros([ROWS], tl.float64)
+    size_j = tl.zeros([TILE], tl.float64)
+    for start in range(0, d, DEPTH):
+        k = start + tl.arange(0, DEPTH)
+        x, y = _unit(row_i, inv_i, k, there_i, d), _unit(row_j, inv_j, k, there_j, d)
+        middle = tl.sum(y, 0) / count
+        x = tl.where(there_i[:, None], x - middle[None, :], 0.0)
+        y = tl.where(there_j[:, None], y - middle[None, :], 0.0)
+        size_i += tl.sum(x * x, 1)
+        size_j += tl.sum(y * y, 1)
+        products = tl.dot(x, tl.trans(y), products, out_dtype=tl.float64)
+    sizes = size_i[:, None] + size_j[None, :]
+    squares = sizes - 2 * products
+    weights = _between(values, first, i, j, there_j, m, extent, POWER, T) - below
+    weights *= a_i[:, None] * a_j[None, :]
+    apart = (squares > tl.maximum(1e-15 * sizes, mean_square * _SAME)) & (i[:, None] != j[None, :])
+    pull = tl.where(apart, weights / tl.sqrt(tl.where(apart, squares, 1.0)), 0.0)
+    if GRADIENT:
+        strength = tl.sum(pull, 1)
+        along = tl.zeros([ROWS], tl.float64)
+        for start in range(0, d, DEPTH):
+            k = start + tl.arange(0, DEPTH)
+            x, y = _unit(row_i, inv_i, k, there_i, d), _unit(row_j, inv_j, k, there_j, d)
+            middle = tl.sum(y, 0) / count
+            y = tl.where(there_j[:, None], y - middle[None, :], 0.0)
+            done = strength[:, None] * (x - middle[None, :]) - tl.dot(pull, y, out_dtype=tl.float64)
+            along += tl.sum(x * done, 1)
+            done *= (inv_i * factor)[:, None]
+            inside = (i < m)[:, None] & (k < d)[None, :]
+            tl.store(gradient + (first + i)[:, None] * d + k[None, :], done.to(tl.float32), inside)
+        if PROJECT:
+            tl.debug_barrier()
+            for start in range(0, d, DEPTH):
+                k = start + tl.arange(0, DEPTH)
+                inside = (i < m)[:, None] & (k < d)[None, :]
+                x = _unit(row_i, inv_i, k, there_i, d)
+                out = gradient + (first + i)[:, None] * d + k[None, :]
+                done = tl.load(out, inside, 0.0) - x * (inv_i * along * factor)[:, None]
+                tl.store(out, done.to(tl.float32), inside)
+    return tl.sum(pull * squares)
+
+
+@triton.jit
+def _extremes(values, amount, smallest, largest, m, T: tl.constexpr, TILE: tl.constexpr):
+    """Of the pairs of some rows with all: the smallest and the largest squared distance between targets."""
+    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    i = block * TILE + tl.arange(0, TILE)
+    a = tl.load(amount + group * m + i, i < m, 0.0)
+    low = tl.full([TILE, TILE], float("inf"), tl.float32)
+    high = tl.full([TILE, TILE], float("-inf"), tl.float32)
+    for start in range(0, m, TILE):
+        j = start + tl.arange(0, TILE)
+        pair = (a > 0)[:, None] & (tl.load(amount + group * m + j, j < m, 0.0) > 0)[None, :]
+        pair = pair & ((i[:, None] != j[None, :]) | (a > 1)[:, None])  # with itself only where it has copies
+        squares = tl.zeros([TILE, TILE], tl.float32)
+        for c in tl.static_range(T):
+            y_i = tl.load(values + (group * m + i) * T + c, i < m, 0.0)
+            y_j = tl.load(values + (group * m + j) * T + c, j < m, 0.0)
+            gap = (y_i[:, None] - y_j[None, :]).to(tl.float32)
+            squares += gap * gap
+        low = tl.where(pair, tl.minimum(low, squares), low)
+        high = tl.where(pair, tl.maximum(high, squares), high)
+    tl.store(smallest + group * tl.num_programs(0) + block, tl.min(low))
+    tl.store(largest + group * tl.num_programs(0) + block, tl.max(high))
+
+
+def _ceil(n: int, size: int) -> int:
+    return -(-n // size) * size
+
+
+def extremes(values: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
+    """Smallest and largest distance ``(g,)`` between present values ``(g, m, t)``; no pair: 0 and 0."""
+    g, m, t = values.shape
+    blocks = _ceil(m, 64) // 64
+    low, high = torch.empty(2, g, blocks, device=values.device).unbind()
+    _extremes[(blocks, g)](values, amount, low, high, m, T=t, TILE=64)
+    low, high = low.amin(1), high.amax(1)
+    none = low.isinf()
+    return torch.where(none, 0, low).sqrt(), torch.where(none, 0, high).sqrt()
+
+
+@functools.cache
+def blocks_of_pairs(g: int, rows: int, width: int, parts: int, processors: int) -> tuple[int, int]:
+    """How many groups, and how many rows and columns of pairs, the scratch holds at a time.
+
+    As many as leave the fewest processors idle in the product with the ``width`` features, but of more than 1024 rows
+    never all pairs.
+
+    Example:
+        >>> blocks_of_pairs(1, 16384, 512, 2, 132), blocks_of_pairs(8, 3584, 128, 2, 132)
+        ((1, 4096), (8, 1024))
+    """
+    pairs = SCRATCH // (2 * parts)
+    groups = max(1, min(g, pairs // min(rows, 1024) ** 2))
+    tiles = rows // TILE
+    most = max(1, min(math.isqrt(pairs // groups) // TILE, tiles if rows <= 1024 else -(-tiles // 2)))
+
+    def rounds(number: int) -> float:  # that a product of so many tiles takes
+        return 0.6 if 2 * number <= processors else -(-number // processors)
+
+    def time(side: int) -> float:
+        number, busy = -(-tiles // side), side * max(1, width // TILE) * groups
+        return side * number * (rounds(busy) + (number - 1) / 2 * rounds(2 * busy))
+
+    return groups, TILE * min(range(most, 0, -1), key=time)
+
+
+@functools.cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+@functools.cache
+def _depth_and_stages(device: torch.device, parts: int) -> tuple[int, int]:
+    """Depth of a step of the products, and how many steps are loaded ahead, for the shared memory of the device."""
+    if device.type != "cuda":
+        return 32, 1  # the interpreter
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
+    depth = 64 if room >= 160 * 1024 else 32
+    return depth, max(1, min(4, room // (2 * parts * 2 * TILE * depth)))
+
+
+_compiled: dict[Any, Any] = {}
+
+
+def _launch(kernel: Any, shape: tuple[Any, ...], grid: tuple[int, ...], *arguments: Any, **options: int) -> None:
+    """Launches a kernel; one that was compiled for this shape before, without another look at each argument."""
+    found = _compiled.get((kernel.__name__, shape))
+    if found is None:  # also in the interpreter, always
+        _compiled[kernel.__name__, shape] = kernel[grid](*arguments, **options)
+    else:
+        found[grid](*arguments)
+
+
+def means_and_gradient(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    power: float,
+    distance: str,
+    project: bool,
+    rescale: str,
+    times: float,
+    with_gradient: bool,
+) -> tuple[Tensor, Tensor]:
+    """Mean over all pairs of weight times distance, one a group ``(g,)``, and its gradient ``(g, m, d)``.
+
+    Args:
+        points: ``(g, m, d)``, float32, bfloat16 or float16.
+        values: ``(g, m, t)`` targets.
+        amount: ``(g, m)``.
+        power: of the distance between targets: 0, 0.5, 1 or 2.
+        distance: "l2" or "cosine" (with ``project``).
+        project: divide the points by their norms first.
+        rescale: "max", "authors" or "none".
+        times: a factor of the means.
+        with_gradient: compute the gradient too; without, it is empty.
+
+    Returns:
+        Both in float32.
+    """
+    points, values, amount = points.contiguous(), values.contiguous(), amount.contiguous()
+    (g, m, d), t, device = points.shape, values.shape[-1], points.device
+    cosine = distance == "cosine"
+    parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
+    aligned = [x.data_ptr() % 16 == 0 for x in (points, values, amount)]
+    shape = (g, m, d, t, points.dtype, values.dtype, amount.dtype, device.index, *aligned)
+    shape += (power, distance, project, rescale, with_gradient, parts)
+    gradient = torch.empty(g, m, d, device=device) if with_gradient else torch.empty(0, device=device)
+    with torch.cuda.device_of(points):
+        # so that no pull is beyond float16: lengths are at most sqrt(m), and 32 times the distance
+        scale = 2.0**15 / max(m, TILE) if cosine else 2.0**10 / math.sqrt(max(m, TILE))
+        if m <= TILE:
+            cols = max(16, min(FEW[0], triton.next_power_of_2(d)))
+            blocks = triton.cdiv(m, 64)
+            means = torch.empty(g, device=device)
+            facts = torch.empty(g, 16, dtype=torch.float64, device=device)
+            _launch(
+                _few, shape, (blocks, g, 1), points, values, amount, gradient, facts, m, d, scale, times, power, cosine,
+                project, rescale, parts, with_gradient, t, TILE, 64, cols, cols >= d, num_warps=FEW[1],
+            )  # fmt: skip
+            _launch(
+                _few_again, shape, (g, 1, 1), points, values, amount, gradient, means, facts, m, d, blocks, power,
+                cosine, project, with_gradient, t, TILE, 32, 16, num_warps=8,
+            )  # fmt: skip
+            return means, gradient
+
+        gap = span = None
+        if rescale != "none" and power != 0:
+            if t > 1:
+                gap, span = extremes(values, amount)
+            elif rescale == "authors":
+                gap = smallest_gap(values, amount)
+            if rescale == "max":
+                gap = None
+        close = not cosine
+        rows, width = _ceil(m, TILE), (64 if d <= 64 else _ceil(d, TILE))
+        tiles = rows // TILE
+        cols = min(512, triton.next_power_of_2(d))
+        some = min(64, 4096 // cols)  # rows of a program that goes over the features
+        blocks = rows // some
+        repeats = triton.cdiv(blocks, 256)
+        parts_measured = triton.cdiv(blocks, repeats)
+        doubles = _FACTS.value + width + rows + parts_measured * (_NUMBERS.value + width)
+        singles = (5 + t) * rows + 2 * tiles * tiles
+        processors = _processors(device)
+        groups, side = blocks_of_pairs(g, rows, width, parts, processors)
+        plane, part = g * rows * width, groups * side * side
+        double = torch.empty(g * doubles, dtype=torch.float64, device=device)
+        pulls_at = g * singles
+        single = torch.empty(pulls_at + (2 * groups * (side // TILE) * side if with_gradient else 0), device=device)
+        halves = torch.empty(parts * plane, dtype=torch.float16, device=device)
+        scratch = torch.empty(parts * part if with_gradient else 1, dtype=torch.float16, device=device)
+        pulls = single[pulls_at:]
+        means = torch.empty(g, device=device)
+
+        _launch(
+            _measure, shape, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles,
+            parts_measured, repeats, project, t, some, cols,
+        )  # fmt: skip
+        _launch(
+            _summarise, shape, (triton.cdiv(width, 64), g, 1), double, gap, span, times, rows, width, doubles,
+            parts_measured, power, rescale != "none", t, 64, 64,
+        )  # fmt: skip
+        _launch(
+            _split, shape, (blocks, g, 1), points, values, amount, double, single, halves, m, d, rows, width, doubles,
+            singles, plane, parts, t, some, cols,
+        )  # fmt: skip
+        depth, stages = _depth_and_stages(device, parts)
+        for group in range(0, g, groups):
+            now = min(groups, g - group)
+            for row in range(0, rows, side):
+                for col in range(row, rows, side):
+                    down, across = (min(side, rows - start) // TILE for start in (row, col))
+                    _launch(
+                        _pairs, shape, (down * across, now, 1), halves, double, single, scratch, pulls, group, row, col,
+                        across, rows, width, doubles, singles, plane, side, part, scale,
+                        power, cosine, parts, with_gradient, t, TILE, depth, num_warps=WARPS, num_stages=stages,
+                    )  # fmt: skip
+                    if with_gradient:
+                        ways = 1 if row == col else 2
+                        crowded = 2 * down * (width // TILE) * now * ways > processors
+                        slab = TILE if crowded else 64  # smaller tiles keep more processors busy
+                        _launch(
+                            _pull, (*shape, slab), (down * (width // slab), now, ways), halves, double, single,
+                            scratch, pulls, gradient, group, row, col, m, d, rows, width, doubles, singles, plane, side,
+                            part, scale, cosine, parts, t, TILE, slab, depth, num_warps=WARPS, num_stages=stages,
+                        )  # fmt: skip
+        if close:
+            _launch(
+                _again, shape, (rows // _ROWS, g, 1), points, double, single, gradient, m, d, rows, width, doubles,
+                singles, power, with_gradient, t, TILE, _ROWS, 16, num_warps=8,
+            )  # fmt: skip
+        _launch(
+            _finish, shape, (blocks if with_gradient else 1, g, 1), points, double, single, gradient, means, m, d, rows,
+            width, doubles, singles, project, close, with_gradient, t, TILE, _ROWS, some, cols, num_warps=8,
+        )  # fmt: skip
+    return means, gradient
+
+
+def _plain(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    power: float,
+    distance: str,
+    project: bool,
+    rescale: str,
+    times: float,
+) -> Tensor:
+    """The same means by plain operations."""
+    low, high = extremes_by_blocks(values, amount, power)
+    rows = unit_rows(points.float()) if project else points.float()
+    if power == 0 or rescale == "none":
+        low, high = torch.zeros_like(low), torch.ones_like(high)
+    sums = reference.pair_sums(rows, values, amount, low if rescale == "authors" else None, power, distance)
+    pairs = amount.sum(1) * (amount.sum(1) - 1) / 2 * torch.where(high > 0, high, 1)
+    return times * torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0).float()
+
+
+operator, pair_means = differentiable(
+    "pair_means",
+    "(Tensor points, Tensor values, Tensor amount, float power, str distance, bool project, str rescale, "
+    "float times, bool with_gradient) -> (Tensor, Tensor)",
+    means_and_gradient,
+    _plain,
+)

@@ -1,0 +1,476 @@
+"""The fused kernels' arithmetic without a GPU, through Triton's interpreter: against the reference in float64.
+
+On a machine with a CUDA device tests/test_gpu.py runs the compiled kernels instead.
+"""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ordinal_entropy import kernels
+from ordinal_entropy.functional import diversity
+from ordinal_entropy.kernels.weights import POWERS
+from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
+
+triton = pytest.importorskip("triton")
+
+from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
+
+from ordinal_entropy.kernels import triton as fused  # noqa: E402
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gpu.py does it on the device")
+
+LIKE_L2 = {"weighting": "l2", "distance": "l2", "project": True, "rescale": "max"}
+DISTANCES = {"projected": ("l2", True), "plain": ("l2", False), "cosine": ("cosine", True)}
+ONE_KERNEL = [(3, 1, 3), (3, 2, 20), (3, 5, 130), (2, 100, 3), (2, 127, 33), (1, 128, 130)]  # g, m, d
+SEVERAL_KERNELS = [(3, 129, 20), (1, 300, 3), (1, 257, 130)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def interpreter():
+    """Kernels run as numpy, and ``torch.empty`` is full of NaN, while the tests of this file do.
+
+    Triton reads TRITON_INTERPRET when a function is decorated, those of its own library included. Who imported it
+    first in this process is unknown, so each decorated function is replaced by its interpreted one. The variable is
+    read when a kernel is called, too.
+    """
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):  # a GPU divides by zero in silence
+        patch.setenv("TRITON_INTERPRET", "1")
+        for module in (triton.language, triton.language.core, triton.language.standard, fused):
+            for name, function in list(vars(module).items()):
+                if isinstance(function, triton.JITFunction):
+                    patch.setattr(module, name, InterpretedFunction(function.fn))
+        torch.use_deterministic_algorithms(True)
+        yield
+        torch.use_deterministic_algorithms(deterministic)
+
+
+@pytest.fixture
+def scratch(monkeypatch):
+    """Sets the number of bytes for the pulls of a block of pairs."""
+
+    def change(size):
+        monkeypatch.setattr(fused, "SCRATCH", size)
+        fused.blocks_of_pairs.cache_clear()
+
+    yield change
+    fused.blocks_of_pairs.cache_clear()
+
+
+@pytest.fixture
+def high():
+    """One product on the tensor cores instead of three."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def problem(g=2, m=100, d=20, t=1, seed=0, zero=True):
+    """Some amounts are 0, and a row may be zero."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(g, m, d, generator=generator)
+    points[0, m // 2] *= not zero
+    values = 40 * torch.rand(g, m, t, generator=generator) - 20
+    return points, values, torch.randint(0, 3, (g, m), generator=generator).float()
+
+
+def clusters(spread, number, m, d=16):
+    """Points around one or several places."""
+    generator = torch.Generator().manual_seed(0)
+    places = torch.nn.functional.normalize(torch.randn(number, d, generator=generator), dim=1)
+    points = places[torch.arange(m) % number] + spread * torch.randn(m, d, generator=generator) / d**0.5
+    return points[None], torch.rand(1, m, 1, generator=generator), torch.ones(1, m)
+
+
+def reference(points, values, amount, **options):
+    """Means by the reference, one a group."""
+    options = LIKE_L2 | {"num_pairs": None, "generator": None, "eager": True} | options
+    with kernels.use("reference"):
+        groups = zip(*(x.split(1) for x in (points, values, amount)), strict=True)
+        return torch.stack([kernels.pair_mean(*group, **options).sum() for group in groups])
+
+
+def exact(points, values, amount, **options):
+    """Means and gradient by the reference in float64."""
+    x = points.double().requires_grad_()
+    means = reference(x, values.double(), amount.double(), **options)
+    return means.detach(), torch.autograd.grad(means.sum(), x)[0]
+
+
+def arguments(times=1.0, **options):
+    """What the fused kernels take behind the tensors."""
+    options = LIKE_L2 | options
+    return POWERS[options["weighting"]], options["distance"], options["project"], options["rescale"], times
+
+
+def found(points, values, amount, **options):
+    """Means and gradient by the fused kernels."""
+    return fused.means_and_gradient(points, values, amount, *arguments(**options), True)
+
+
+def error(answer, expected):
+    """Relative; an expected 0 has to be 0."""
+    assert answer.shape == expected.shape
+    return ((answer.double() - expected.double()).norm() / expected.double().norm().clamp_min(1e-30)).item()
+
+
+def errors(parts, **options):
+    """Of the means and of the gradient."""
+    return [error(*both) for both in zip(found(*parts, **options), exact(*parts, **options), strict=True)]
+
+
+# -------------------------------------------------------------------------------------------------------- the oracle
+
+
+@pytest.mark.parametrize("t", [1, 3])
+@pytest.mark.parametrize("rescale", ["max", "authors", "none"])
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("weighting", POWERS)
+def test_value_and_gradient_are_those_of_the_reference(weighting, distance, rescale, t):
+    distance, project = DISTANCES[distance]
+    for g, m, d in ((2, 9, 3), (1, 150, 20)):  # a single kernel, several
+        options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
+        assert max(errors(problem(g, m, d, t), **options)) < 2e-6
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize(("g", "m", "d"), ONE_KERNEL + SEVERAL_KERNELS)
+def test_sizes(g, m, d, distance):
+    distance, project = DISTANCES[distance]
+    for rescale in ("max", "authors") if m < 128 else ("authors",):
+        assert max(errors(problem(g, m, d), distance=distance, project=project, rescale=rescale)) < 2e-6
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 20), st.integers(1, 40), st.integers(1, 4), st.integers(0, 10**6))
+def test_any_small_shape(g, m, d, t, seed):
+    for distance, project in DISTANCES.values():
+        parts = problem(g, m, d, t, seed)
+        assert max(errors(parts, distance=distance, project=project, rescale="authors")) < 5e-6
+
+
+@pytest.mark.parametrize("m", [20, 140])
+def test_as_many_numbers_a_target_as_there_may_be(m):
+    assert max(errors(problem(1, m, 5, kernels._MOST_TARGETS), rescale="authors")) < 2e-6
+
+
+@pytest.mark.parametrize("m", [10, 150])
+def test_times_is_a_factor(m):
+    parts = problem(2, m)
+    for answer, expected in zip(found(*parts, times=-4.0), found(*parts), strict=True):
+        assert torch.equal(answer, -4 * expected)
+
+
+def test_extremes_over_all_pairs():
+    _, values, amount = problem(3, 150, 1, 3)
+    amount[1] = 0
+    torch.testing.assert_close(fused.extremes(values, amount), extremes_by_blocks(values, amount, 1.0))
+
+
+# -------------------------------------------------------------------------------------------------- blocks of pairs
+
+
+@pytest.mark.parametrize("processors", [1, 132])
+@pytest.mark.parametrize("size", [2**17, 2**18, 2**25])
+def test_a_block_of_pairs_fits_the_scratch(size, processors, scratch):
+    scratch(size)
+    for g in (1, 3, 40):
+        for rows in (256, 384, 2048, 16384):
+            for width, parts in ((64, 2), (512, 2), (512, 1)):
+                groups, side = fused.blocks_of_pairs(g, rows, width, parts, processors)
+                assert 1 <= groups <= g
+                assert side % fused.TILE == 0
+                assert 2 * parts * groups * side**2 <= size
+
+
+@pytest.mark.parametrize("distance", ["plain", "cosine"])
+@pytest.mark.parametrize(
+    ("size", "m", "expected"),
+    [
+        (2**17, 300, (1, 128)),  # 3 x 3 blocks of a tile
+        (2**18, 300, (1, 256)),  # 2 x 2 blocks, the last one smaller
+        (2**19, 200, (2, 256)),  # 2 groups, then the third
+    ],
+    ids=["tiles", "unequal", "groups"],
+)
+def test_blocks_of_pairs_do_not_show(size, m, expected, distance, scratch):
+    distance, project = DISTANCES[distance]
+    parts = problem(3, m, 20)
+    parts[2][1, 100:] = 0  # later blocks are empty
+    means, gradient = found(*parts, distance=distance, project=project)
+    scratch(size)
+    assert fused.blocks_of_pairs(3, -(-m // 128) * 128, 64, 2, 1) == expected
+    means_again, gradient_again = found(*parts, distance=distance, project=project)
+    assert error(means_again, means) < 2e-7
+    assert error(gradient_again, gradient) < 5e-7
+    assert (gradient_again[1, 100:] == 0).all()
+
+
+# ------------------------------------------------------------------------------------------------------ empty slots
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize(("m", "more"), [(1, 4), (90, 20), (100, 100), (250, 60)])
+def test_empty_slots_at_the_end_change_nothing(m, more, distance):
+    distance, project = DISTANCES[distance]
+    g = 1 if m + more > 128 else 2
+    parts = problem(g, m)
+    padded = [torch.cat([x, x.new_zeros(g, more, *x.shape[2:])], 1) for x in parts]
+    means, gradient = found(*parts, distance=distance, project=project, rescale="authors")
+    means_padded, gradient_padded = found(*padded, distance=distance, project=project, rescale="authors")
+    assert error(means_padded, means) < 2e-7
+    assert error(gradient_padded[:, :m], gradient) < 1e-6
+    assert (gradient_padded[:, m:] == 0).all()
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("m", [40, 200])
+def test_rows_that_do_not_count_change_nothing(m, distance):
+    distance, project = DISTANCES[distance]
+    points, values, amount = problem(1, m)
+    there = amount[0] > 0
+    points[:, ~there], values[:, ~there] = 1e3, -1e3
+    options = {"distance": distance, "project": project, "rescale": "authors"}
+    means, gradient = found(points[:, there], values[:, there], amount[:, there], **options)
+    means_all, gradient_all = found(points, values, amount, **options)
+    assert error(means_all, means) < 5e-7
+    assert error(gradient_all[:, there], gradient) < 1e-6
+    assert (gradient_all[:, ~there] == 0).all()
+
+
+@pytest.mark.parametrize("m", [10, 150])
+def test_a_group_without_a_pair_is_zero(m):
+    points, values, amount = problem(3, m)
+    amount[0], amount[1] = 0, 0
+    amount[1, 3] = 1
+    means, gradient = found(points, values, amount)
+    assert (means[:2] == 0).all()
+    assert (gradient[:2] == 0).all()
+    assert means[2] > 0
+
+
+# --------------------------------------------------------------------------------------------------------- accuracy
+
+
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4, 1e-6])
+def test_collapsed_points_keep_their_distances(spread, number, project):
+    for m in (100, 300):
+        of_means, of_gradient = errors(clusters(spread, number, m), project=project)
+        print("ERR", m, spread, number, project, of_means, of_gradient)
+        assert of_means < 1e-6
+        assert of_gradient < 5e-5
+
+
+@pytest.mark.parametrize("m", [100, 300])
+def test_high_precision_is_one_product(m, high):
+    of_means, of_gradient = errors(problem(1, m, 32))
+    print("ERR", of_means, of_gradient)
+    assert of_means < 1e-4
+    assert 1e-6 < of_gradient < 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("m", [10, 150])
+def test_half_precision_is_read_as_it_is(m, dtype):
+    points, values, amount = problem(1, m)
+    points = points.to(dtype)
+    means, gradient = found(points, values, amount)
+    expected = found(points.float(), values, amount)
+    assert means.dtype == gradient.dtype == torch.float32
+    assert torch.equal(means, expected[0])
+    assert torch.equal(gradient, expected[1])
+    x = points.clone().requires_grad_()
+    fused.pair_means(x, values, amount, *arguments()).sum().backward()
+    assert torch.equal(x.grad, gradient.to(dtype))
+
+
+# ------------------------------------------------------------------------------------------------------------ edges
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("m", [8, 150])
+def test_rows_that_coincide(m, distance):
+    """Half of the rows are copies: their own distance is 0, without a gradient."""
+    distance, project = DISTANCES[distance]
+    points, values, amount = problem(2, m)
+    points[:, 1::2] = points[:, ::2]
+    of_means, of_gradient = errors((points, values, amount), distance=distance, project=project)
+    assert of_means < 2e-6
+    assert of_gradient < 2e-6
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("m", [8, 150])
+@pytest.mark.parametrize("kind", ["equal", "zero", "parallel"])
+def test_all_rows_in_one_place(kind, m, distance):
+    distance, project = DISTANCES[distance]
+    points, values, amount = problem(1, m)
+    lengths = 2.0 ** (torch.arange(m) % 7 - 3)[:, None] if kind == "parallel" else torch.ones(m, 1)
+    points[:] = 0 if kind == "zero" else lengths * torch.randn(20, generator=torch.Generator().manual_seed(1))
+    means, gradient = found(points, values, amount, distance=distance, project=project)
+    assert gradient.isfinite().all()
+    expected, expected_gradient = exact(points, values, amount, distance=distance, project=project)
+    torch.testing.assert_close(means.double(), expected, rtol=1e-6, atol=1e-9)
+    if kind == "parallel" and not project:  # on a line
+        assert error(gradient, expected_gradient) < 2e-6
+    else:
+        assert (gradient.abs() <= (1e-15 if distance == "cosine" else 0)).all()
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("m", [8, 150])
+def test_nan_features_give_a_nan_mean_of_their_group_alone(m, distance):
+    distance, project = DISTANCES[distance]
+    points, values, amount = problem(2, m)
+    amount[0, 3] = 1
+    points[0, 3, 2] = torch.nan
+    means, gradient = found(points, values, amount, distance=distance, project=project)
+    assert means[0].isnan()
+    assert error(means[1:], exact(points[1:], values[1:], amount[1:], distance=distance, project=project)[0]) < 2e-6
+    assert gradient[1].isfinite().all()
+
+
+# --------------------------------------------------------------------------------------------------------- autograd
+
+
+def test_backward_is_the_gradient_of_the_forward_pass():
+    points, values, amount = problem(3, 10)
+    _, gradient = found(points, values, amount)
+    for g, incoming in ((3, torch.tensor([2.0, -3.0, 0.5])), (1, torch.tensor([2.0]))):
+        x = points[:g].clone().requires_grad_()
+        fused.pair_means(x, values[:g], amount[:g], *arguments()).backward(incoming)
+        assert torch.equal(x.grad, gradient[:g] * incoming[:, None, None])
+
+
+def test_vmap_is_a_loop():
+    stack = [x.unflatten(0, (3, 2)) for x in problem(6, 10)]  # three problems of two groups
+
+    def means(x, y, a):
+        return fused.pair_means(x, y, a, *arguments())
+
+    assert torch.equal(torch.func.vmap(means)(*stack), torch.stack([means(*one) for one in zip(*stack, strict=True)]))
+    slope = torch.func.grad(lambda *one: means(*one).sum())
+    expected = torch.stack([found(*one)[1] for one in zip(*stack, strict=True)])
+    assert torch.equal(torch.func.vmap(slope)(*stack), expected)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("rescale", ["max", "authors", "none"])
+def test_second_derivative_is_that_of_the_reference(distance, rescale):
+    distance, project = DISTANCES[distance]
+    options = {"distance": distance, "project": project, "rescale": rescale}
+    points, values, amount = problem(2, 7, 4, zero=False)
+    direction = torch.randn(points.shape, generator=torch.Generator().manual_seed(1))
+    x, y = points.clone().requires_grad_(), points.double().requires_grad_()
+    second = []
+    for z, means in (
+        (x, fused.pair_means(x, values, amount, *arguments(**options))),
+        (y, reference(y, values.double(), amount.double(), **options)),
+    ):
+        first = torch.autograd.grad(means.square().sum(), z, create_graph=True)[0]
+        second.append(torch.autograd.grad((first * direction).sum(), z)[0])
+    assert error(*second) < 1e-5
+
+
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_the_operator_is_registered_as_torch_wants_it(with_gradient):
+    points, values, amount = problem(2, 10, 3, zero=False)
+    options = arguments()
+    torch.library.opcheck(
+        fused.operator, (points.requires_grad_(with_gradient), values, amount, *options, with_gradient)
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- memory
+
+
+class Allocations(TorchDispatchMode):
+    """Shapes of the tensors made by ``torch.empty``, and the most elements of any tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes, self.largest = [], 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        answer = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten.empty.memory_format:
+            self.shapes.append(tuple(answer.shape))
+        for x in answer if isinstance(answer, (tuple, list)) else [answer]:
+            if isinstance(x, torch.Tensor) and x.dtype != torch.uint8:  # the interpreter copies bytes
+                self.largest = max(self.largest, x.untyped_storage().nbytes() // x.element_size())
+        return answer
+
+
+@pytest.mark.parametrize("m", [10, 150])
+def test_without_a_gradient_none_is_computed(m):
+    points, values, amount = problem(2, m)
+    x = points.clone().requires_grad_()
+    options = arguments()
+    with Allocations() as with_gradient:
+        expected = fused.pair_means(x, values, amount, *options)
+    with Allocations() as without, torch.no_grad():
+        means = fused.pair_means(x, values, amount, *options)
+    with Allocations() as constant:
+        fused.pair_means(points, values, amount, *options)
+    assert tuple(points.shape) in with_gradient.shapes
+    assert tuple(points.shape) not in without.shapes + constant.shapes
+    assert not means.requires_grad
+    assert torch.equal(means, expected)
+
+
+def test_no_m_by_m_matrix(scratch):
+    m = 400
+    parts = problem(1, m, 20, 2)
+    with Allocations() as seen:
+        found(*parts, rescale="authors")
+    assert seen.largest >= m * m  # the scratch holds all pairs
+    scratch(2**17)
+    with Allocations() as seen:
+        found(*parts, rescale="authors")
+    assert seen.largest < m * m // 2
+
+
+# --------------------------------------------------------------------------------------------------------- dispatch
+
+
+@pytest.mark.parametrize("options", [{}, {"grouping": "none"}, {"distance": "cosine", "rescale": "authors"}], ids=str)
+def test_fused_through_the_public_function(options):
+    generator = torch.Generator().manual_seed(0)
+    features, targets = torch.randn(40, 6, generator=generator), torch.randint(15, (40,), generator=generator).float()
+    answers = []
+    for kernel in ("fused", "reference"):
+        x = features.clone().requires_grad_()
+        with kernels.use(kernel):
+            value = diversity(x, targets, **options)
+        value.backward()
+        answers.append((value.detach(), x.grad))
+    torch.testing.assert_close(*answers, rtol=1e-5, atol=1e-7)
+
+
+def test_fused_where_it_cannot_run_is_an_error(monkeypatch):
+    x, y = torch.eye(4), torch.arange(4.0)
+    with kernels.use("fused"):
+        with pytest.raises(ValueError, match="cannot be used: it computes in float32, got float64"):
+            diversity(x.double(), y)
+        with pytest.raises(ValueError, match="targets of up to 32 numbers, got 33"):
+            diversity(x, y[:, None].expand(4, 33))
+        monkeypatch.delenv("TRITON_INTERPRET")
+        with pytest.raises(ValueError, match="cannot be used: it needs a CUDA device, got cpu"):
+            diversity(x, y)
+
+
+def test_describe_says_whether_fused_can_run(monkeypatch, high):
+    assert kernels.describe()["fused"].startswith("on the tensor cores, 1 product;")
+    torch.set_float32_matmul_precision("highest")
+    assert "3 products" in kernels.describe()["fused"]
+    monkeypatch.delenv("TRITON_INTERPRET")
+    assert kernels.describe()["fused"] == "not here: it needs a CUDA device, got cpu"
+    monkeypatch.setattr(kernels, "_HAS_TRITON", False)
+    assert kernels.describe()["fused"] == "not here: it needs Triton, which is not installed"
