@@ -86,11 +86,11 @@ def test_forward_and_backward_in_a_cuda_graph(kernel, options):
         y.copy_(targets.flip(0))
         mask.copy_(mask_again.flip(0))
         graph.replay()
-        if "num_pairs" not in options:
-            expected = value_and_gradient(features.flip(0), targets.flip(0), mask_again.flip(0), **options)
-            torch.testing.assert_close(loss.cpu(), expected[0], rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(gradient.cpu(), expected[1], rtol=1e-3, atol=1e-6)
-        assert gradient.isfinite().all()
+    if "num_pairs" not in options:
+        expected = value_and_gradient(features.flip(0), targets.flip(0), mask_again.flip(0), **options)
+        torch.testing.assert_close(loss.cpu(), expected[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(gradient.cpu(), expected[1], rtol=1e-3, atol=1e-6)
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])

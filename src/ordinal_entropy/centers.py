@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ordinal_entropy import kernels
+
 
 class Groups(NamedTuple):
     """Rows and the centers they belong to, ``m`` slots a group of rows; unused slots have amount 0."""
@@ -15,7 +17,8 @@ class Groups(NamedTuple):
     values: Tensor  # (g, m, t), the target each center stands for
     amount: Tensor  # (g, m), how many times a center counts in the pairs
     slot: Tensor | None  # (g, n), the center of each row; None: each row is its own
-    unit: bool  # the rows have norm 1 (or 0)
+    unit: bool  # centers are averages of rows of norm 1 (or 0)
+    fused: bool = False  # by the kernels of a GPU, which leave the rows as they came
 
 
 def group(
@@ -42,6 +45,12 @@ def group(
                  [0.5000, 0.0000, 0.5000]]])
     """
     g, n, t = targets.shape
+    if not eager and kernels.groups_fused(features, targets):
+        from ordinal_entropy.kernels import grouped
+
+        slot, share, values, there = grouped.places(targets, amount, 0.0 if grouping == "unique" else float(grouping))
+        means = grouped.centers(features, slot, share, unit)
+        return Groups(features, means, values, there, slot, unit, True)
     width = 0.0 if isinstance(grouping, str) else float(grouping)
     keys = targets if width == 0 else torch.floor(targets / width)  # (g, n, t)
     present = amount > 0

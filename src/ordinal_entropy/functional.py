@@ -157,20 +157,35 @@ def ordinal_entropy(
                 found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager)
             if found is None or found.slot is None:  # each row is its own center
                 return loss if push else x[:, :0].sum()
-            z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
-            own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
-            own = own.gather(1, found.slot[..., None].expand(g, n, d))
-            squares = (z - own).square().sum(-1)  # (g, n)
-            size = z.detach().square().sum(-1)
-            apart = squares > (8 * torch.finfo(z.dtype).eps) ** 2 * size  # more than rounding
-            if cosine:  # 1 - cos between unit rows; a half more for each zero row
-                zero = 0.5 * (size < 0.5) + 0.5 * (own.detach().square().sum(-1) < 0.5)
-                spread = torch.where(apart, squares / 2 + zero, 0)
+            if found.fused:
+                from ordinal_entropy.kernels import grouped
+
+                means = grouped.tightness(
+                    found.features,
+                    found.centers,
+                    found.slot,
+                    amount,
+                    unit=cosine or normalize,
+                    unit_centers=cosine or (normalize and not found.unit),
+                    cosine=cosine,
+                    shared=tightness_over == "shared",
+                    power=tightness_power,
+                )
             else:
-                spread = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
-            counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount
-            counts = counted.sum(1)
-            means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
+                z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
+                own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
+                own = own.gather(1, found.slot[..., None].expand(g, n, d))
+                squares = (z - own).square().sum(-1)  # (g, n)
+                size = z.detach().square().sum(-1)
+                apart = squares > (8 * torch.finfo(z.dtype).eps) ** 2 * size  # more than rounding
+                if cosine:  # 1 - cos between unit rows; a half more for each zero row
+                    zero = 0.5 * (size < 0.5) + 0.5 * (own.detach().square().sum(-1) < 0.5)
+                    spread = torch.where(apart, squares / 2 + zero, 0)
+                else:
+                    spread = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
+                counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount
+                counts = counted.sum(1)
+                means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
             mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
             loss = loss + tightness_weight * mean if push else tightness_weight * mean
     return loss

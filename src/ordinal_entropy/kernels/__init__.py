@@ -18,6 +18,7 @@ NAMES = ("auto", "reference", "blocked", "fused")
 # (benchmarks/bench_pairwise_cpu.py).
 _REFERENCE_PAIRS = 64**2
 _MOST_TARGETS = 32  # numbers a target may have in the fused kernel, which goes over them one by one
+_MOST_ROWS = 8192  # rows that are grouped by comparing all pairs of targets
 _HAS_TRITON = find_spec("triton") is not None
 _chosen = "auto"
 
@@ -73,6 +74,15 @@ def unfit(points: Tensor, values: Tensor) -> str:
     return ""
 
 
+def groups_fused(features: Tensor, targets: Tensor) -> bool:
+    """Whether rows ``(g, n, d)`` are grouped, and their tightness taken, by the fused kernels."""
+    if _chosen not in ("auto", "fused") or torch.compiler.is_compiling() or type(features) is not Tensor:
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or features.shape[1] > _MOST_ROWS:
+        return False
+    return not unfit(features, targets)
+
+
 def pair_mean(
     points: Tensor,
     values: Tensor,
@@ -115,7 +125,7 @@ def pair_mean(
 
             means = triton.pair_means(points, values, amount, POWERS[str(weighting)], distance, project, rescale, times)
             if points.shape[0] == 1:
-                return means.reshape(())
+                return means
             return means.sum() / (amount.sum(1) > 1).sum().clamp_min(1)
 
     present = amount > 0

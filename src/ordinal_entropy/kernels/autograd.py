@@ -16,7 +16,7 @@ Call = Callable[..., Tensor]
 
 
 def differentiable(
-    name: str, schema: str, kernel: Callable[..., tuple[Tensor, Tensor]], plain: Call
+    name: str, schema: str, kernel: Callable[..., tuple[Tensor, Tensor]], plain: Call, scalar: bool = False
 ) -> tuple[Any, Call]:
     """The operator of torch made of a kernel, and the function to call it by.
 
@@ -25,6 +25,7 @@ def differentiable(
         schema: its inputs and outputs as ``torch.library`` writes them.
         kernel: from the inputs to the numbers and their gradient.
         plain: the same numbers by differentiable operations, for second derivatives.
+        scalar: the kernel returns a scalar for one group, which saves the caller a view.
 
     Returns:
         The operator, and a function of all inputs but ``with_gradient`` to the numbers ``(g,)``.
@@ -39,7 +40,7 @@ def differentiable(
         points, *constants, gradient = ctx.saved_tensors
         answer = None
         if by_value is not None:
-            answer = gradient * (by_value if by_value.shape[0] == 1 else by_value[:, None, None])
+            answer = gradient * (by_value if by_value.numel() == 1 else by_value[:, None, None])
             answer = answer if answer.dtype == points.dtype else answer.to(points.dtype)
         if by_gradient is not None:  # a second derivative: rare, so it may take the m x m matrices
             inputs = [x if x is not None else y for x, y in zip(constants, ctx.others, strict=True)]
@@ -72,9 +73,11 @@ def differentiable(
                 for x, dim in zip(inputs, in_dims, strict=True)
             ]
             value, gradient = Transformed.apply(*joined)
-            return (value.unflatten(0, (size, -1)), gradient.unflatten(0, (size, -1))), (0, 0)
+            groups = gradient.shape[0] // size
+            value = value.reshape(size) if scalar and groups == 1 else value.reshape(size, groups)
+            return (value, gradient.unflatten(0, (size, -1))), (0, 0)
 
-    Plain.backward = Transformed.backward = staticmethod(backward)  # type: ignore[method-assign,assignment]
+    Plain.backward = Transformed.backward = staticmethod(backward)  # type: ignore[method-assign]
     operator = torch.library.custom_op(f"ordinal_entropy::{name}", kernel, mutates_args=(), schema=schema)
     operator.register_autograd(backward, setup_context=save)
 
@@ -82,7 +85,8 @@ def differentiable(
     def shapes(points: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
         dtype = torch.promote_types(points.dtype, torch.float32)
         gradient = points.shape if inputs[-1] else (0,)
-        return points.new_empty(points.shape[0], dtype=dtype), points.new_empty(gradient, dtype=dtype)
+        value = () if scalar and points.shape[0] == 1 else (points.shape[0],)
+        return points.new_empty(value, dtype=dtype), points.new_empty(gradient, dtype=dtype)
 
     def call(points: Tensor, *inputs: Any) -> Tensor:
         compiling = torch.compiler.is_compiling()

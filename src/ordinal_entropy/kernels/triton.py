@@ -1,6 +1,6 @@
 """The mean over all pairs fused on the tensor cores: no m x m matrix, rows split into two halves of float16.
 
-Up to 128 points a single kernel does all of it (``_few``). Above, kernels follow each other without a look at any value:
+Kernels follow each other without a look at any value:
 
 1. ``_measure``, ``_summarise``: norms, the middle of the points, the range of the targets; sums in float64.
 2. ``_split``: each row, (divided by its norm and) centered in float64, as a length and a direction, the direction as
@@ -27,14 +27,15 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import reference
 from ordinal_entropy.kernels.autograd import differentiable
+from ordinal_entropy.kernels.launch import aligned, launch
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 from ordinal_entropy.kernels.weights import smallest_gap
 
-TILE = 128  # rows and columns of a tile of pairs
-SCRATCH = 2**26  # bytes for the pulls of one block of pairs
-WARPS = 8
-FEW = (32, 8)
+SCRATCH = 2**25  # bytes for the pulls of one block of pairs
+# Columns of a block of pairs: tensor cores round their sums down, so that of longer ones the gradient would be off by
+# more than 5e-6. With one product it is off by 3e-4 anyway.
+LONGEST = {2: 2048, 1: 4096}
 _ROWS = 32  # of a program that computes in float64
 
 _CLOSE = tl.constexpr(2.0**-10)
@@ -584,283 +585,6 @@ def _finish(
 
 
 @triton.jit
-def _between(values, first, i, j, there_j, m, extent, POWER: tl.constexpr, T: tl.constexpr):
-    """A power of the distances between the targets of rows ``i`` and ``j``, in parts of their extent."""
-    squares = tl.zeros([i.shape[0], j.shape[0]], tl.float32)
-    for c in tl.static_range(T):
-        y_i = tl.load(values + (first + i) * T + c, i < m, 0.0).to(tl.float64)
-        y_j = tl.load(values + (first + j) * T + c, j < m, 0.0).to(tl.float64)
-        low = tl.min(tl.where(there_j, y_j, float("inf")), 0)
-        gap = ((y_i - low) / extent).to(tl.float32)[:, None] - ((y_j - low) / extent).to(tl.float32)[None, :]
-        squares = tl.abs(gap) if T == 1 else squares + gap * gap
-    return _power(squares if T == 1 else tl.sqrt(squares), POWER)
-
-
-@triton.jit
-def _unit(row, inv, k, there, d):
-    """Some columns of the (unit) rows that are there, in float64."""
-    return tl.load(row + k[None, :], there[:, None] & (k < d)[None, :], 0.0).to(tl.float64) * inv[:, None]
-
-
-@triton.jit
-def _norms(row, there, d, PROJECT: tl.constexpr, COLS: tl.constexpr):
-    """What rows are divided by, and multiplied by: 1 over that, or 0 for a zero row, which is divided by 1."""
-    squares = tl.where(there, 1.0, 0.0)
-    if PROJECT:
-        squares *= 0.0
-        for start in range(0, d, COLS):
-            k = start + tl.arange(0, COLS)
-            x = tl.load(row + k[None, :], there[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-            squares += tl.sum(x * x, 1)
-    norm = tl.sqrt(squares)
-    zero = norm <= _TINY
-    norm = tl.where(zero, 1.0, norm)
-    return norm, tl.where(zero, 0.0, 1.0 / norm)
-
-
-@triton.jit
-def _offset(x, norm, middle, there):
-    """Rows over their norms, from the middle: rounded once, so that close rows stay apart."""
-    away = tl.fma(tl.broadcast_to(-norm[:, None], x.shape), tl.broadcast_to(middle[None, :], x.shape), x)
-    return tl.where(there[:, None], away / norm[:, None], 0.0)
-
-
-@triton.jit
-def _few(
-    points, values, amount, gradient, facts, m, d, scale, times,
-    POWER: tl.constexpr, COSINE: tl.constexpr, PROJECT: tl.constexpr, RESCALE: tl.constexpr, PARTS: tl.constexpr,
-    GRADIENT: tl.constexpr, T: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    ONCE: tl.constexpr,
-):  # fmt: skip
-    """All steps for some rows ``i`` of a group of at most a tile of rows ``j``, in float32; columns at once or not."""
-    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    first = group * m
-    i, j = block * ROWS + tl.arange(0, ROWS), tl.arange(0, TILE)
-    a_i = tl.load(amount + first + i, i < m, 0.0).to(tl.float32)
-    a_j = tl.load(amount + first + j, j < m, 0.0).to(tl.float32)
-    there_i, there_j = a_i > 0, a_j > 0
-    count = tl.maximum(tl.sum(tl.where(there_j, 1.0, 0.0), 0), 1.0)
-    row_i, row_j = points + (first + i)[:, None] * d, points + (first + j)[:, None] * d
-    norm_i, inv_i = _norms(row_i, there_i, d, PROJECT, COLS)
-    norm_j, inv_j = _norms(row_j, there_j, d, PROJECT, COLS)
-    size_i, size_j = tl.zeros([ROWS], tl.float32), tl.zeros([TILE], tl.float32)
-    whole = tl.zeros([TILE], tl.float32)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-        y = tl.load(row_j + k[None, :], there_j[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-        z = y * inv_j[:, None]
-        middle = tl.sum(z, 0) / count
-        whole += tl.sum(z * z, 1)
-        x, y = _offset(x, norm_i, middle, there_i), _offset(y, norm_j, middle, there_j)
-        size_i += tl.sum(x * x, 1)
-        size_j += tl.sum(y * y, 1)
-    mean_square = tl.sum(whole, 0) / count
-    spread = tl.sqrt(tl.maximum(tl.sum(size_j, 0) / count, mean_square * 1e-14))
-    spread = tl.where(spread > 0, spread, 1.0)
-    length_i = tl.where(there_i, tl.maximum(tl.sqrt(size_i) / spread, _FLOOR), 1.0)
-    length_j = tl.where(there_j, tl.maximum(tl.sqrt(size_j) / spread, _FLOOR), 1.0)
-    products = tl.zeros([ROWS, TILE], tl.float32)
-    size_i, size_j = tl.zeros([ROWS], tl.float32), tl.zeros([TILE], tl.float32)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-        y = tl.load(row_j + k[None, :], there_j[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-        middle = tl.sum(y * inv_j[:, None], 0) / count
-        x = _offset(x, norm_i, middle, there_i) * (1.0 / (length_i * spread) * _NORM)[:, None]
-        y = _offset(y, norm_j, middle, there_j) * (1.0 / (length_j * spread) * _NORM)[:, None]
-        x_high, y_high = x.to(tl.float16), y.to(tl.float16)
-        x_stored, y_stored = x_high.to(tl.float32), y_high.to(tl.float32)
-        if PARTS == 2:
-            x_low, y_low = (x - x_stored).to(tl.float16), (y - y_stored).to(tl.float16)
-            products = tl.dot(x_low, tl.trans(y_high), products)
-            products = tl.dot(x_high, tl.trans(y_low), products)
-            x_stored += x_low.to(tl.float32)
-            y_stored += y_low.to(tl.float32)
-        products = tl.dot(x_high, tl.trans(y_high), products)
-        size_i += tl.sum(x_stored * x_stored, 1)
-        size_j += tl.sum(y_stored * y_stored, 1)
-    share_i, share_j = length_i / _NORM, length_j / _NORM
-    size_i *= share_i * share_i
-    size_j *= share_j * share_j
-    squares = size_i[:, None] + size_j[None, :] - products * 2.0 * share_i[:, None] * share_j[None, :]
-
-    # weights in powers of the extent, which none is beyond
-    extent = tl.sum(whole * 0.0, 0).to(tl.float64)
-    for c in tl.static_range(T):
-        value = tl.load(values + (first + j) * T + c, j < m, 0.0).to(tl.float64)
-        reach = tl.max(tl.where(there_j, value, float("-inf")), 0) - tl.min(tl.where(there_j, value, float("inf")), 0)
-        extent += reach * reach
-    extent = tl.sqrt(extent)
-    extent = tl.where((extent > 0) & (extent < float("inf")), extent, 1.0)
-    weights = _between(values, first, i, j, there_j, m, extent, POWER, T)
-    factor = _over_pairs(tl.sum(a_j.to(tl.float64), 0)) * times + 0.0 * mean_square  # NaN features: a NaN mean
-    below = 0.0 * mean_square
-    if (POWER != 0.0) & (RESCALE != "none"):
-        far, near = 0.0 * count, 0.0 * count + float("inf")
-        for start in range(0, TILE, ROWS):
-            some = start + tl.arange(0, ROWS)
-            a = tl.load(amount + first + some, some < m, 0.0)
-            both = (a > 0)[:, None] & there_j[None, :] & ((some[:, None] != j[None, :]) | (a > 1)[:, None])
-            apart = _between(values, first, some, j, there_j, m, extent, POWER, T)
-            far = tl.maximum(far, tl.max(tl.where(both, apart, 0.0)))
-            near = tl.minimum(near, tl.min(tl.where(both, apart, float("inf"))))
-        factor /= tl.where(far > 0, far, 1.0)
-        if RESCALE == "authors":
-            below = tl.where(near < float("inf"), near, 0.0)
-            weights -= below
-    else:
-        factor *= _power(extent, POWER)
-    largest = tl.maximum(tl.max(a_j, 0), 1e-30)
-    weights *= (a_i / largest)[:, None] * (a_j / largest)[None, :]
-    weights = tl.where(i[:, None] == j[None, :], 0.0, weights)
-    unit = factor * largest * largest  # of a weight
-    fact = facts + group * 16
-    if COSINE:
-        zero_i, zero_j = tl.where(inv_i == 0, 0.5, 0.0), tl.where(inv_j == 0, 0.5, 0.0)
-        distances = squares * (0.5 * spread * spread) + zero_i[:, None] + zero_j[None, :]
-        pull = weights
-        tl.store(fact + 8 + block, mean_square.to(tl.float64) * 0.0)
-    else:
-        close = (length_i * length_i)[:, None] * _CLOSE + (length_j * length_j)[None, :] * _CLOSE
-        same = size_i[:, None] + size_j[None, :] <= mean_square / (spread * spread) * _SAME
-        weights = tl.where(same, 0.0, weights)
-        tl.store(fact + 8 + block, tl.max(tl.where((squares <= close) & (weights != 0), 1.0, 0.0)).to(tl.float64))
-        squares = tl.maximum(squares, close)
-        inverse = tl.rsqrt(squares)
-        distances = squares * inverse * spread
-        pull = weights * inverse
-    tl.store(fact + 6 + block, tl.sum(weights * distances) * unit / 2)
-    if block == 0:
-        tl.store(fact, factor)
-        tl.store(fact + 1, extent)
-        tl.store(fact + 2, below.to(tl.float64))
-        tl.store(fact + 3, count.to(tl.float64))
-        tl.store(fact + 4, mean_square.to(tl.float64))
-    if GRADIENT:
-        strength = tl.sum(pull, 1) / (1.0 if COSINE else spread)
-        pull *= length_i[:, None] * length_j[None, :] * scale
-        pull_high = pull.to(tl.float16)
-        pull_low = (pull - pull_high.to(tl.float32)).to(tl.float16)
-        back = (spread if COSINE else 1.0) / (length_i * (scale * _NORM))
-        times = inv_i * unit.to(tl.float32)
-        along = tl.zeros([ROWS], tl.float32)
-        for start in range(0, d, COLS):
-            k = start + tl.arange(0, COLS)
-            inside = (i < m)[:, None] & (k < d)[None, :]
-            x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-            y = tl.load(row_j + k[None, :], there_j[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-            middle = tl.sum(y * inv_j[:, None], 0) / count
-            y = _offset(y, norm_j, middle, there_j) * (1.0 / (length_j * spread) * _NORM)[:, None]
-            high = y.to(tl.float16)
-            total = tl.zeros([ROWS, COLS], tl.float32)
-            if PARTS == 2:
-                total = tl.dot(pull_low, high, total)
-                total = tl.dot(pull_high, (y - high.to(tl.float32)).to(tl.float16), total)
-            total = tl.dot(pull_high, high, total)
-            done = strength[:, None] * _offset(x, norm_i, middle, there_i) - total * back[:, None]
-            along += tl.sum(x * inv_i[:, None] * done, 1)
-            if PROJECT and ONCE:
-                done -= x * (inv_i * along)[:, None]
-            tl.store(gradient + (first + i)[:, None] * d + k[None, :], done * times[:, None], inside)
-        if PROJECT and not ONCE:
-            tl.debug_barrier()
-            for start in range(0, d, COLS):
-                k = start + tl.arange(0, COLS)
-                inside = (i < m)[:, None] & (k < d)[None, :]
-                x = tl.load(row_i + k[None, :], there_i[:, None] & (k < d)[None, :], 0.0).to(tl.float32)
-                out = gradient + (first + i)[:, None] * d + k[None, :]
-                tl.store(out, tl.load(out, inside, 0.0) - x * (inv_i * along * times)[:, None], inside)
-
-
-@triton.jit
-def _few_again(
-    points, values, amount, gradient, means, facts, m, d, blocks,
-    POWER: tl.constexpr, COSINE: tl.constexpr, PROJECT: tl.constexpr, GRADIENT: tl.constexpr,
-    T: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
-):  # fmt: skip
-    """The mean of a group; one that holds a pair too close for a product form, in float64."""
-    group = tl.program_id(0).to(tl.int64)
-    fact = facts + group * 16
-    block = tl.arange(0, 2)
-    mean = tl.sum(tl.load(fact + 6 + block, block < blocks, 0.0), 0)
-    if not COSINE:
-        if tl.max(tl.load(fact + 8 + block, block < blocks, 0.0), 0) > 0:
-            factor, extent, below = tl.load(fact), tl.load(fact + 1), tl.load(fact + 2)
-            mean *= 0.0
-            for start in range(0, m, ROWS):
-                mean += factor / 2 * _few_exactly(
-                    points, values, amount, gradient, group * m, start, m, d, tl.load(fact + 3), tl.load(fact + 4),
-                    factor, below, extent, POWER, PROJECT, GRADIENT, T, TILE, ROWS, DEPTH,
-                )  # fmt: skip
-    tl.store(means + group, mean.to(tl.float32))
-
-
-@triton.jit
-def _few_exactly(
-    points, values, amount, gradient, first, start, m, d, count, mean_square, factor, below, extent,
-    POWER: tl.constexpr, PROJECT: tl.constexpr, GRADIENT: tl.constexpr,
-    T: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
-):  # fmt: skip
-    """The sum of some rows, and their gradient, in float64."""
-    i, j = start + tl.arange(0, ROWS), tl.arange(0, TILE)
-    a_i = tl.load(amount + first + i, i < m, 0.0).to(tl.float64)
-    a_j = tl.load(amount + first + j, j < m, 0.0).to(tl.float64)
-    there_i, there_j = a_i > 0, a_j > 0
-    row_i = points + (first + i)[:, None] * d
-    row_j = points + (first + j)[:, None] * d
-    squares_i = tl.zeros([ROWS], tl.float64)
-    squares_j = tl.zeros([TILE], tl.float64)
-    for start in range(0, d, DEPTH):
-        k = start + tl.arange(0, DEPTH)
-        x, y = _unit(row_i, there_i * 1.0, k, there_i, d), _unit(row_j, there_j * 1.0, k, there_j, d)
-        squares_i += tl.sum(x * x, 1)
-        squares_j += tl.sum(y * y, 1)
-    inv_i, inv_j = _inverse(squares_i, PROJECT), _inverse(squares_j, PROJECT)
-    products = tl.zeros([ROWS, TILE], tl.float64)
-    size_i = tl.zeros([ROWS], tl.float64)
-    size_j = tl.zeros([TILE], tl.float64)
-    for start in range(0, d, DEPTH):
-        k = start + tl.arange(0, DEPTH)
-        x, y = _unit(row_i, inv_i, k, there_i, d), _unit(row_j, inv_j, k, there_j, d)
-        middle = tl.sum(y, 0) / count
-        x = tl.where(there_i[:, None], x - middle[None, :], 0.0)
-        y = tl.where(there_j[:, None], y - middle[None, :], 0.0)
-        size_i += tl.sum(x * x, 1)
-        size_j += tl.sum(y * y, 1)
-        products = tl.dot(x, tl.trans(y), products, out_dtype=tl.float64)
-    sizes = size_i[:, None] + size_j[None, :]
-    squares = sizes - 2 * products
-    weights = _between(values, first, i, j, there_j, m, extent, POWER, T) - below
-    weights *= a_i[:, None] * a_j[None, :]
-    apart = (squares > tl.maximum(1e-15 * sizes, mean_square * _SAME)) & (i[:, None] != j[None, :])
-    pull = tl.where(apart, weights / tl.sqrt(tl.where(apart, squares, 1.0)), 0.0)
-    if GRADIENT:
-        strength = tl.sum(pull, 1)
-        along = tl.zeros([ROWS], tl.float64)
-        for start in range(0, d, DEPTH):
-            k = start + tl.arange(0, DEPTH)
-            x, y = _unit(row_i, inv_i, k, there_i, d), _unit(row_j, inv_j, k, there_j, d)
-            middle = tl.sum(y, 0) / count
-            y = tl.where(there_j[:, None], y - middle[None, :], 0.0)
-            done = strength[:, None] * (x - middle[None, :]) - tl.dot(pull, y, out_dtype=tl.float64)
-            along += tl.sum(x * done, 1)
-            done *= (inv_i * factor)[:, None]
-            inside = (i < m)[:, None] & (k < d)[None, :]
-            tl.store(gradient + (first + i)[:, None] * d + k[None, :], done.to(tl.float32), inside)
-        if PROJECT:
-            tl.debug_barrier()
-            for start in range(0, d, DEPTH):
-                k = start + tl.arange(0, DEPTH)
-                inside = (i < m)[:, None] & (k < d)[None, :]
-                x = _unit(row_i, inv_i, k, there_i, d)
-                out = gradient + (first + i)[:, None] * d + k[None, :]
-                done = tl.load(out, inside, 0.0) - x * (inv_i * along * factor)[:, None]
-                tl.store(out, done.to(tl.float32), inside)
-    return tl.sum(pull * squares)
-
-
-@triton.jit
 def _extremes(values, amount, smallest, largest, m, T: tl.constexpr, TILE: tl.constexpr):
     """Of the pairs of some rows with all: the smallest and the largest squared distance between targets."""
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -900,29 +624,33 @@ def extremes(values: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @functools.cache
-def blocks_of_pairs(g: int, rows: int, width: int, parts: int, processors: int) -> tuple[int, int]:
+def blocks_of_pairs(g: int, rows: int, width: int, tile: int, parts: int, processors: int) -> tuple[int, int]:
     """How many groups, and how many rows and columns of pairs, the scratch holds at a time.
 
-    As many as leave the fewest processors idle in the product with the ``width`` features, but of more than 1024 rows
-    never all pairs.
+    As many as leave the fewest processors idle, but of more than 1024 rows never all pairs.
 
     Example:
-        >>> blocks_of_pairs(1, 16384, 512, 2, 132), blocks_of_pairs(8, 3584, 128, 2, 132)
-        ((1, 4096), (8, 1024))
+        >>> blocks_of_pairs(1, 16384, 512, 128, 2, 132), blocks_of_pairs(8, 3584, 128, 128, 2, 132)
+        ((1, 2048), (8, 896))
     """
     pairs = SCRATCH // (2 * parts)
     groups = max(1, min(g, pairs // min(rows, 1024) ** 2))
-    tiles = rows // TILE
-    most = max(1, min(math.isqrt(pairs // groups) // TILE, tiles if rows <= 1024 else -(-tiles // 2)))
+    tiles, deep = rows // tile, max(1, width // 128)
+    most = min(math.isqrt(pairs // groups), LONGEST[parts]) // tile
+    most = max(1, min(most, tiles if rows <= 1024 else -(-tiles // 2)))
 
-    def rounds(number: int) -> float:  # that a product of so many tiles takes
-        return 0.6 if 2 * number <= processors else -(-number // processors)
+    def rounds(number: int) -> int:
+        return -(-number * groups // processors)
 
     def time(side: int) -> float:
-        number, busy = -(-tiles // side), side * max(1, width // TILE) * groups
-        return side * number * (rounds(busy) + (number - 1) / 2 * rounds(2 * busy))
+        """In products of tiles; what follows the products of a tile of pairs counts for 3, a pair of launches for 8."""
+        number = -(-tiles // side)
+        turned = rounds(side * deep * 2) if 2 * side * deep * groups > processors else 0.6
+        alone = rounds(side * deep) if 2 * side * deep * groups > processors else 0.6
+        off = rounds(side * side) * (deep + 3) + turned * side + 8
+        return number * (rounds(side * (side + 1) // 2) * (deep + 3) + alone * side + 8 + (number - 1) / 2 * off)
 
-    return groups, TILE * min(range(most, 0, -1), key=time)
+    return groups, tile * min(range(most, 0, -1), key=time)
 
 
 @functools.cache
@@ -931,25 +659,13 @@ def _processors(device: torch.device) -> int:
 
 
 @functools.cache
-def _depth_and_stages(device: torch.device, parts: int) -> tuple[int, int]:
+def _depth_and_stages(device: torch.device, tile: int, parts: int) -> tuple[int, int]:
     """Depth of a step of the products, and how many steps are loaded ahead, for the shared memory of the device."""
     if device.type != "cuda":
         return 32, 1  # the interpreter
     room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
     depth = 64 if room >= 160 * 1024 else 32
-    return depth, max(1, min(4, room // (2 * parts * 2 * TILE * depth)))
-
-
-_compiled: dict[Any, Any] = {}
-
-
-def _launch(kernel: Any, shape: tuple[Any, ...], grid: tuple[int, ...], *arguments: Any, **options: int) -> None:
-    """Launches a kernel; one that was compiled for this shape before, without another look at each argument."""
-    found = _compiled.get((kernel.__name__, shape))
-    if found is None:  # also in the interpreter, always
-        _compiled[kernel.__name__, shape] = kernel[grid](*arguments, **options)
-    else:
-        found[grid](*arguments)
+    return depth, max(1, min(4 if tile == 128 else 2, room // (2 * parts * 2 * tile * depth)))
 
 
 def means_and_gradient(
@@ -963,7 +679,7 @@ def means_and_gradient(
     times: float,
     with_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Mean over all pairs of weight times distance, one a group ``(g,)``, and its gradient ``(g, m, d)``.
+    """Mean over all pairs of weight times distance, one a group, and its gradient ``(g, m, d)``.
 
     Args:
         points: ``(g, m, d)``, float32, bfloat16 or float16.
@@ -977,34 +693,19 @@ def means_and_gradient(
         with_gradient: compute the gradient too; without, it is empty.
 
     Returns:
-        Both in float32.
+        Both in float32; the means ``(g,)``, of one group a scalar.
     """
     points, values, amount = points.contiguous(), values.contiguous(), amount.contiguous()
     (g, m, d), t, device = points.shape, values.shape[-1], points.device
     cosine = distance == "cosine"
     parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
-    aligned = [x.data_ptr() % 16 == 0 for x in (points, values, amount)]
-    shape = (g, m, d, t, points.dtype, values.dtype, amount.dtype, device.index, *aligned)
+    shape: tuple[Any, ...] = (g, m, d, t, points.dtype, values.dtype, amount.dtype, device.index)
+    shape += aligned(points, values, amount)
     shape += (power, distance, project, rescale, with_gradient, parts)
     gradient = torch.empty(g, m, d, device=device) if with_gradient else torch.empty(0, device=device)
     with torch.cuda.device_of(points):
         # so that no pull is beyond float16: lengths are at most sqrt(m), and 32 times the distance
-        scale = 2.0**15 / max(m, TILE) if cosine else 2.0**10 / math.sqrt(max(m, TILE))
-        if m <= TILE:
-            cols = max(16, min(FEW[0], triton.next_power_of_2(d)))
-            blocks = triton.cdiv(m, 64)
-            means = torch.empty(g, device=device)
-            facts = torch.empty(g, 16, dtype=torch.float64, device=device)
-            _launch(
-                _few, shape, (blocks, g, 1), points, values, amount, gradient, facts, m, d, scale, times, power, cosine,
-                project, rescale, parts, with_gradient, t, TILE, 64, cols, cols >= d, num_warps=FEW[1],
-            )  # fmt: skip
-            _launch(
-                _few_again, shape, (g, 1, 1), points, values, amount, gradient, means, facts, m, d, blocks, power,
-                cosine, project, with_gradient, t, TILE, 32, 16, num_warps=8,
-            )  # fmt: skip
-            return means, gradient
-
+        scale = 2.0**15 / max(m, 128) if cosine else 2.0**10 / math.sqrt(max(m, 128))
         gap = span = None
         if rescale != "none" and power != 0:
             if t > 1:
@@ -1014,66 +715,69 @@ def means_and_gradient(
             if rescale == "max":
                 gap = None
         close = not cosine
-        rows, width = _ceil(m, TILE), (64 if d <= 64 else _ceil(d, TILE))
-        tiles = rows // TILE
+        processors = _processors(device)
+        tile = 64 if m <= 512 else 128  # small ones, where large ones would leave most processors idle
+        warps = tile // 16
+        rows, width = _ceil(m, tile), (64 if d <= 64 else _ceil(d, 128))
+        tiles = rows // tile
         cols = min(512, triton.next_power_of_2(d))
-        some = min(64, 4096 // cols)  # rows of a program that goes over the features
+        # rows of a program that goes over the features
+        some = min(64, 4096 // cols, triton.next_power_of_2(max(1, g * rows // (2 * processors))))
         blocks = rows // some
         repeats = triton.cdiv(blocks, 256)
         parts_measured = triton.cdiv(blocks, repeats)
         doubles = _FACTS.value + width + rows + parts_measured * (_NUMBERS.value + width)
         singles = (5 + t) * rows + 2 * tiles * tiles
-        processors = _processors(device)
-        groups, side = blocks_of_pairs(g, rows, width, parts, processors)
+        groups, side = blocks_of_pairs(g, rows, width, tile, parts, processors)
         plane, part = g * rows * width, groups * side * side
         double = torch.empty(g * doubles, dtype=torch.float64, device=device)
         pulls_at = g * singles
-        single = torch.empty(pulls_at + (2 * groups * (side // TILE) * side if with_gradient else 0), device=device)
+        single = torch.empty(pulls_at + (2 * groups * (side // tile) * side if with_gradient else 0), device=device)
         halves = torch.empty(parts * plane, dtype=torch.float16, device=device)
         scratch = torch.empty(parts * part if with_gradient else 1, dtype=torch.float16, device=device)
         pulls = single[pulls_at:]
-        means = torch.empty(g, device=device)
+        means = torch.empty(() if g == 1 else (g,), device=device)
 
-        _launch(
+        launch(
             _measure, shape, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles,
             parts_measured, repeats, project, t, some, cols,
         )  # fmt: skip
-        _launch(
+        launch(
             _summarise, shape, (triton.cdiv(width, 64), g, 1), double, gap, span, times, rows, width, doubles,
             parts_measured, power, rescale != "none", t, 64, 64,
         )  # fmt: skip
-        _launch(
+        launch(
             _split, shape, (blocks, g, 1), points, values, amount, double, single, halves, m, d, rows, width, doubles,
             singles, plane, parts, t, some, cols,
         )  # fmt: skip
-        depth, stages = _depth_and_stages(device, parts)
+        depth, stages = _depth_and_stages(device, tile, parts)
         for group in range(0, g, groups):
             now = min(groups, g - group)
             for row in range(0, rows, side):
                 for col in range(row, rows, side):
-                    down, across = (min(side, rows - start) // TILE for start in (row, col))
-                    _launch(
+                    down, across = (min(side, rows - start) // tile for start in (row, col))
+                    launch(
                         _pairs, shape, (down * across, now, 1), halves, double, single, scratch, pulls, group, row, col,
                         across, rows, width, doubles, singles, plane, side, part, scale,
-                        power, cosine, parts, with_gradient, t, TILE, depth, num_warps=WARPS, num_stages=stages,
+                        power, cosine, parts, with_gradient, t, tile, depth, num_warps=warps, num_stages=stages,
                     )  # fmt: skip
                     if with_gradient:
                         ways = 1 if row == col else 2
-                        crowded = 2 * down * (width // TILE) * now * ways > processors
-                        slab = TILE if crowded else 64  # smaller tiles keep more processors busy
-                        _launch(
+                        crowded = 2 * down * (width // 128) * now * ways > processors
+                        slab = tile if crowded else 64  # smaller tiles keep more processors busy
+                        launch(
                             _pull, (*shape, slab), (down * (width // slab), now, ways), halves, double, single,
                             scratch, pulls, gradient, group, row, col, m, d, rows, width, doubles, singles, plane, side,
-                            part, scale, cosine, parts, t, TILE, slab, depth, num_warps=WARPS, num_stages=stages,
+                            part, scale, cosine, parts, t, tile, slab, depth, num_warps=warps, num_stages=stages,
                         )  # fmt: skip
         if close:
-            _launch(
+            launch(
                 _again, shape, (rows // _ROWS, g, 1), points, double, single, gradient, m, d, rows, width, doubles,
-                singles, power, with_gradient, t, TILE, _ROWS, 16, num_warps=8,
+                singles, power, with_gradient, t, tile, _ROWS, 16, num_warps=8,
             )  # fmt: skip
-        _launch(
+        launch(
             _finish, shape, (blocks if with_gradient else 1, g, 1), points, double, single, gradient, means, m, d, rows,
-            width, doubles, singles, project, close, with_gradient, t, TILE, _ROWS, some, cols, num_warps=8,
+            width, doubles, singles, project, close, with_gradient, t, tile, _ROWS, some, cols, num_warps=8,
         )  # fmt: skip
     return means, gradient
 
@@ -1104,4 +808,5 @@ operator, pair_means = differentiable(
     "float times, bool with_gradient) -> (Tensor, Tensor)",
     means_and_gradient,
     _plain,
+    scalar=True,
 )
