@@ -5,9 +5,10 @@
     python benchmarks/bench_pairwise.py --draw-only benchmarks/bench_pairwise.json
 
 All versions of a size take turns in one run, so that a change of the clock meets all of them; a slow version has fewer
-turns, spread over the run. Times are those between two events on the device, with nothing else waiting there. Memory is
-the highest that torch has allocated during the call beyond what it had before, the gradient included. Errors are
-relative to float64. A number that is missing has a note that says why.
+turns, spread over the run. "ms" is the time between two events on the device while the host is ahead, as it is in a
+training step; "a call" is the time of one of several calls that follow each other, host included, which for small sizes
+is the longer one. Memory is the highest that torch has allocated during the call beyond what it had before, the
+gradient included. Errors are relative to float64. A number that is missing has a note that says why.
 
 What the hardware could do is measured in the same run: a matrix product of the same shapes in TF32 and in float16, and
 a copy. All ordered pairs take 4 m^2 d operations: 2 m^2 d for the distances, as many for the gradient. "fused" makes
@@ -49,6 +50,8 @@ PROBE = 8192  # rows that tell how long float64 takes on all
 FLOAT64_SECONDS = 20.0
 LARGEST_PRODUCT = 32768  # the m of the largest matrix product whose rate is measured
 REPLAYS = 100
+HEAD_START = 6_000_000  # cycles that the device waits, some 3 ms: longer than the host takes to queue a call
+BURST = 5  # calls one after the other, to see what the host takes
 PICTURE = Path(__file__).parent.parent / "docs" / "pairwise.png"
 
 
@@ -138,14 +141,16 @@ def attempt(call: Callable[..., Any], *inputs: Any) -> tuple[Any, str | None]:
     return None, note
 
 
-def seconds_of(call: Callable[[], Any], device: str) -> float:
-    """Seconds that the device takes, from an empty queue to the end of the call."""
+def seconds_of(call: Callable[[], Any], device: str, ahead: bool = True) -> float:
+    """Seconds of the device for a call: while it is kept busy till the host is ahead, or from an empty queue."""
     if device != "cuda":
         start = time.perf_counter()
         call()
         return time.perf_counter() - start
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
+    if ahead:
+        torch.cuda._sleep(HEAD_START)
     first.record()
     call()
     last.record()
@@ -172,6 +177,18 @@ def step(version: Version, features: Tensor, targets: Tensor) -> tuple[Tensor, T
     extra = (torch.cuda.max_memory_allocated() - before) / 2**20 if device == "cuda" else None
     assert features.grad is not None
     return values[0].detach(), features.grad, seconds, extra
+
+
+def burst(version: Version, features: Tensor, targets: Tensor) -> float:
+    """Seconds of one call among several that follow each other from an empty queue: host or device, who is slower."""
+
+    def calls() -> None:
+        for _ in range(BURST):
+            features.grad = None
+            version.loss(features, targets).backward()
+
+    with precision(version.precision):
+        return seconds_of(calls, features.device.type, ahead=False) / BURST
 
 
 def float64(features: Tensor, targets: Tensor, name: str, rescale: str = "max") -> tuple[Tensor, Tensor]:
@@ -262,6 +279,14 @@ def compare(m: int, d: int, device: str, budget: float) -> list[Row]:
                 rows[name]["note"] = note
                 print(f"  {name}: {note}", flush=True)
                 del times[name]
+    calls: dict[str, list[float]] = {name: [] for name in times if alone[name] < 0.02}
+    for name in turns(dict.fromkeys(calls, 21)):
+        calls[name].append(burst(VERSIONS[name], features, targets))
+    for name, seconds in calls.items():
+        rows[name]["call_ms"] = round(1000 * statistics.median(seconds), 4)
+        for base in BASES:
+            if base in calls:
+                rows[name][f"call_times_faster_than_{base}"] = round(ratio(calls[base], seconds), 2)
     for name, seconds in times.items():
         rows[name]["ms"] = round(1000 * statistics.median(seconds), 4)
         rows[name]["ms_fastest"] = round(1000 * min(seconds), 4)
@@ -403,9 +428,11 @@ def table(rows: list[Row]) -> str:
     """The results as lines of text."""
     columns = (
         ("ms", "ms", ">11.4f"),
+        ("a call ms", "call_ms", ">10.3f"),
         ("rounds", "rounds", ">7.0f"),
         ("MiB", "extra_mib", ">10.1f"),
         *((f"x {base}", f"times_faster_than_{base}", ">11.2f") for base in BASES),
+        ("a call", "call_times_faster_than_plain", ">7.2f"),
         ("value", "relative_error_value", ">9.1e"),
         ("gradient", "relative_error_gradient", ">9.1e"),
         ("TFLOP/s", "useful_tflops", ">9.2f"),

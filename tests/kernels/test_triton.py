@@ -123,6 +123,7 @@ def found(points, values, amount, **options):
 def error(answer, expected):
     """Relative; an expected 0 has to be 0."""
     assert answer.shape == expected.shape
+    assert answer.isfinite().all()
     return ((answer.double() - expected.double()).norm() / expected.double().norm().clamp_min(1e-30)).item()
 
 
