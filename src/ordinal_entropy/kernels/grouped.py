@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels.launch import aligned, launch
+from ordinal_entropy.kernels.launch import Launcher, aligned
 
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
 _BLOCK = 64
@@ -116,10 +116,10 @@ def places(targets: Tensor, amount: Tensor, width: float) -> tuple[Tensor, Tenso
     values = torch.empty_like(targets)
     means = targets if width == 0 else torch.empty_like(targets)
     grid = (triton.cdiv(n, _BLOCK), g, 1)
-    shape = (g, n, t, targets.dtype, amount.dtype, device.index, width != 0, *aligned(keys, targets, amount))
     with torch.cuda.device_of(targets):
-        launch(_match, shape, grid, keys, targets, amount, lead, total, means, n, t, width != 0, _BLOCK)
-        launch(_place, shape, grid, keys, means, amount, lead, total, slot, share, values, there, n, t, _BLOCK)
+        launch = Launcher(device, g, n, t, targets.dtype, amount.dtype, width != 0, *aligned(keys, targets, amount))
+        launch(_match, grid, keys, targets, amount, lead, total, means, n, t, width != 0, _BLOCK)
+        launch(_place, grid, keys, means, amount, lead, total, slot, share, values, there, n, t, _BLOCK)
     return slot, share, values, there
 
 
@@ -201,10 +201,10 @@ class _Centers(torch.autograd.Function):
         centers = torch.zeros_like(rows)
         inverse = torch.empty_like(share)
         some, cols = _rows_and_columns(d)
-        shape = (g, n, d, rows.device.index, unit, *aligned(rows, slot, share))
         with torch.cuda.device_of(rows):
+            launch = Launcher(rows.device, g, n, d, unit, *aligned(rows, slot, share))
             launch(
-                _average, shape, (triton.cdiv(n, some), g, 1), rows, slot, share, centers, inverse, n, d,
+                _average, (triton.cdiv(n, some), g, 1), rows, slot, share, centers, inverse, n, d,
                 unit, some, cols,
             )  # fmt: skip
         ctx.save_for_backward(rows, slot, share, inverse)
@@ -219,10 +219,10 @@ class _Centers(torch.autograd.Function):
         g, n, d = rows.shape
         out = torch.empty_like(rows)
         some, cols = _rows_and_columns(d)
-        shape = (g, n, d, rows.device.index, ctx.unit, *aligned(by_centers, rows, slot, share))
         with torch.cuda.device_of(rows):
+            launch = Launcher(rows.device, g, n, d, ctx.unit, *aligned(by_centers, rows, slot, share))
             launch(
-                _average_back, shape, (triton.cdiv(n, some), g, 1), by_centers, rows, slot, share, inverse, out, n, d,
+                _average_back, (triton.cdiv(n, some), g, 1), by_centers, rows, slot, share, inverse, out, n, d,
                 ctx.unit, some, cols,
             )  # fmt: skip
         return out, None, None, None
@@ -360,14 +360,14 @@ class _Tightness(torch.autograd.Function):
         blocks = triton.cdiv(n, some)
         distance, known = rows.new_empty(g, n), rows.new_empty(g, 2, n)
         sums, (means, counts) = rows.new_empty(g, blocks, 2), rows.new_empty(2, g).unbind()
-        ctx.shape = (g, n, d, rows.device.index, unit, unit_centers, cosine, power)
-        ctx.shape += aligned(rows, centers, slot, amount)
+        ctx.shape = (g, n, d, unit, unit_centers, cosine, shared, power, *aligned(rows, centers, slot, amount))
         with torch.cuda.device_of(rows):
+            launch = Launcher(rows.device, *ctx.shape)
             launch(
-                _tight, (*ctx.shape, shared), (blocks, g, 1), rows, centers, slot, amount, distance, known, sums, n, d,
+                _tight, (blocks, g, 1), rows, centers, slot, amount, distance, known, sums, n, d,
                 unit, unit_centers, cosine, shared, power, some, cols,
             )  # fmt: skip
-            launch(_tight_mean, ctx.shape, (g, 1, 1), sums, means, counts, blocks, 256)
+            launch(_tight_mean, (g, 1, 1), sums, means, counts, blocks, 256)
         ctx.save_for_backward(rows, centers, slot, amount, distance, known, counts)
         ctx.options = unit, unit_centers, cosine, power, some, cols
         return means
@@ -380,8 +380,9 @@ class _Tightness(torch.autograd.Function):
         g, n, d = rows.shape
         by_rows, by_centers = torch.empty_like(rows), torch.zeros_like(rows)
         with torch.cuda.device_of(rows):
+            launch = Launcher(rows.device, *ctx.shape, *aligned(by_means))
             launch(
-                _tight_back, (*ctx.shape, *aligned(by_means)), (triton.cdiv(n, ctx.options[-2]), g, 1),
+                _tight_back, (triton.cdiv(n, ctx.options[-2]), g, 1),
                 by_means, rows, centers, slot, amount, distance, known, counts, by_rows, by_centers, n, d, *ctx.options,
             )  # fmt: skip
         return by_rows, by_centers, *([None] * 7)

@@ -18,7 +18,6 @@ right to a few 2**-22 of that, hence a distance right to about 2**-12 of itself,
 
 import functools
 import math
-from typing import Any
 
 import torch
 import triton
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import reference
 from ordinal_entropy.kernels.autograd import differentiable
-from ordinal_entropy.kernels.launch import aligned, launch
+from ordinal_entropy.kernels.launch import Launcher, aligned
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 from ordinal_entropy.kernels.weights import smallest_gap
@@ -37,6 +36,7 @@ SCRATCH = 2**25  # bytes for the pulls of one block of pairs
 # more than 5e-6. With one product it is off by 3e-4 anyway.
 LONGEST = {2: 2048, 1: 4096}
 _ROWS = 32  # of a program that computes in float64
+_MOST_GROUPS = 65535  # in one launch
 
 _CLOSE = tl.constexpr(2.0**-10)
 _SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
@@ -697,13 +697,19 @@ def means_and_gradient(
     """
     points, values, amount = points.contiguous(), values.contiguous(), amount.contiguous()
     (g, m, d), t, device = points.shape, values.shape[-1], points.device
+    if g > _MOST_GROUPS:
+        inputs = zip(*(x.split(_MOST_GROUPS) for x in (points, values, amount)), strict=True)
+        options = power, distance, project, rescale, times, with_gradient
+        done = [means_and_gradient(*some, *options) for some in inputs]
+        return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
     cosine = distance == "cosine"
     parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
-    shape: tuple[Any, ...] = (g, m, d, t, points.dtype, values.dtype, amount.dtype, device.index)
-    shape += aligned(points, values, amount)
-    shape += (power, distance, project, rescale, with_gradient, parts)
     gradient = torch.empty(g, m, d, device=device) if with_gradient else torch.empty(0, device=device)
     with torch.cuda.device_of(points):
+        launch = Launcher(
+            device, g, m, d, t, points.dtype, values.dtype, amount.dtype, *aligned(points, values, amount),
+            power, distance, project, rescale, with_gradient, parts,
+        )  # fmt: skip
         # so that no pull is beyond float16: lengths are at most sqrt(m), and 32 times the distance
         scale = 2.0**15 / max(m, 128) if cosine else 2.0**10 / math.sqrt(max(m, 128))
         gap = span = None
@@ -739,15 +745,15 @@ def means_and_gradient(
         means = torch.empty(() if g == 1 else (g,), device=device)
 
         launch(
-            _measure, shape, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles,
+            _measure, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles,
             parts_measured, repeats, project, t, some, cols,
         )  # fmt: skip
         launch(
-            _summarise, shape, (triton.cdiv(width, 64), g, 1), double, gap, span, times, rows, width, doubles,
+            _summarise, (triton.cdiv(width, 64), g, 1), double, gap, span, times, rows, width, doubles,
             parts_measured, power, rescale != "none", t, 64, 64,
         )  # fmt: skip
         launch(
-            _split, shape, (blocks, g, 1), points, values, amount, double, single, halves, m, d, rows, width, doubles,
+            _split, (blocks, g, 1), points, values, amount, double, single, halves, m, d, rows, width, doubles,
             singles, plane, parts, t, some, cols,
         )  # fmt: skip
         depth, stages = _depth_and_stages(device, tile, parts)
@@ -757,7 +763,7 @@ def means_and_gradient(
                 for col in range(row, rows, side):
                     down, across = (min(side, rows - start) // tile for start in (row, col))
                     launch(
-                        _pairs, shape, (down * across, now, 1), halves, double, single, scratch, pulls, group, row, col,
+                        _pairs, (down * across, now, 1), halves, double, single, scratch, pulls, group, row, col,
                         across, rows, width, doubles, singles, plane, side, part, scale,
                         power, cosine, parts, with_gradient, t, tile, depth, num_warps=warps, num_stages=stages,
                     )  # fmt: skip
@@ -766,17 +772,18 @@ def means_and_gradient(
                         crowded = 2 * down * (width // 128) * now * ways > processors
                         slab = tile if crowded else 64  # smaller tiles keep more processors busy
                         launch(
-                            _pull, (*shape, slab), (down * (width // slab), now, ways), halves, double, single,
+                            _pull, (down * (width // slab), now, ways), halves, double, single,
                             scratch, pulls, gradient, group, row, col, m, d, rows, width, doubles, singles, plane, side,
-                            part, scale, cosine, parts, t, tile, slab, depth, num_warps=warps, num_stages=stages,
+                            part, scale, cosine, parts, t, tile, slab, depth,
+                            variant=slab, num_warps=warps, num_stages=stages,
                         )  # fmt: skip
         if close:
             launch(
-                _again, shape, (rows // _ROWS, g, 1), points, double, single, gradient, m, d, rows, width, doubles,
+                _again, (rows // _ROWS, g, 1), points, double, single, gradient, m, d, rows, width, doubles,
                 singles, power, with_gradient, t, tile, _ROWS, 16, num_warps=8,
             )  # fmt: skip
         launch(
-            _finish, shape, (blocks if with_gradient else 1, g, 1), points, double, single, gradient, means, m, d, rows,
+            _finish, (blocks if with_gradient else 1, g, 1), points, double, single, gradient, means, m, d, rows,
             width, doubles, singles, project, close, with_gradient, t, tile, _ROWS, some, cols, num_warps=8,
         )  # fmt: skip
     return means, gradient
