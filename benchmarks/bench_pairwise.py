@@ -11,8 +11,9 @@ is the longer one. Memory is the highest that torch has allocated during the cal
 gradient included. Errors are relative to float64. A number that is missing has a note that says why.
 
 What the hardware could do is measured in the same run: a matrix product of the same shapes in TF32 and in float16, and
-a copy. All ordered pairs take 4 m^2 d operations: 2 m^2 d for the distances, as many for the gradient. "fused" makes
-three float16 products out of each, which gives it about the precision of float32, "fused tf32" one.
+a copy. All ordered pairs take 4 m^2 d operations: 2 m^2 d for the distances, as many for the gradient; with each pair
+once, for the distances half of that. "fused" makes three float16 products out of each, which gives it about the
+precision of float32, "fused tf32" one.
 """
 
 import argparse
@@ -342,7 +343,7 @@ def add_floor(row: Row, rates: Row | None, bandwidth: float) -> None:
     if products is None or rates is None or not rates["tf32_tflops"] or not rates["fp16_tflops"]:
         return
     row["fraction_of_tf32"] = round(row["useful_tflops"] * products / rates["tf32_tflops"], 3)
-    by_products = useful * products / rates["fp16_tflops"] / 1e9
+    by_products = 3 * m**2 * d * products / rates["fp16_tflops"] / 1e9  # each pair once; its gradient for two rows
     by_bytes = 3 * m * d * 4 / bandwidth / 1e6  # read the points, write the gradient, write it times that of the loss
     floor = max(by_products, by_bytes)
     row["floor_ms"] = round(floor, 4)

@@ -35,7 +35,13 @@ def machine() -> dict[str, Any]:
 
 def write(path: Path, results: dict[str, Any]) -> None:
     """Writes the results with the command that made them."""
-    command = " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])
+    options, rest = [], iter(sys.argv[1:])
+    for option in rest:  # where the results went does not matter
+        if option in ("--out", "--picture"):
+            next(rest, None)
+        else:
+            options.append(option)
+    command = " ".join(["python", os.path.relpath(sys.argv[0]), *options])
     record = {"command": command, "date": date.today().isoformat(), "machine": machine(), **results}
     path.write_text(json.dumps(record, indent=2) + "\n")
     print(f"wrote {path}")

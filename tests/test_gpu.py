@@ -151,7 +151,7 @@ def problem(g, m, d, t=1, seed=0):
     return points, values, torch.randint(0, 3, (g, m), generator=generator).cuda().float()
 
 
-@pytest.mark.parametrize("m, d", [(3, 1), (5, 3), (63, 64), (65, 130), (129, 20), (513, 65), (1000, 129), (2500, 40)])
+@pytest.mark.parametrize("m, d", [(3, 2), (5, 3), (63, 64), (65, 130), (129, 20), (513, 65), (1000, 129), (2500, 40)])
 @pytest.mark.parametrize("g, t", [(1, 1), (3, 2)])
 def test_fused_sizes(g, t, m, d):
     points, values, amount = problem(g, m, d, t)

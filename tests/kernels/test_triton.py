@@ -3,10 +3,6 @@
 On a machine with a CUDA device tests/test_gpu.py runs the compiled kernels instead.
 """
 
-import sys
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,38 +16,15 @@ from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 
 triton = pytest.importorskip("triton")
 
-from triton.runtime.interpreter import InterpretedFunction  # noqa: E402
-
 from ordinal_entropy.kernels import triton as fused  # noqa: E402
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gpu.py does it on the device")
+pytestmark = [
+    pytest.mark.usefixtures("interpreter"),
+    pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gpu.py does it on the device"),
+]
 
 LIKE_L2 = {"weighting": "l2", "distance": "l2", "project": True, "rescale": "max"}
 DISTANCES = {"projected": ("l2", True), "plain": ("l2", False), "cosine": ("cosine", True)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def interpreter():
-    """Kernels run as numpy, and ``torch.empty`` is full of NaN, while the tests of this file do.
-
-    Triton reads TRITON_INTERPRET when a function is decorated, those of its own library included. Who imported it
-    first in this process is unknown, so each decorated function is replaced by its interpreted one. The variable is
-    read when a kernel is called, too.
-    """
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    ours = [module for name, module in sys.modules.items() if name.startswith("ordinal_entropy.kernels.")]
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):  # a GPU divides by zero in silence
-        patch.setenv("TRITON_INTERPRET", "1")
-        for module in (triton.language, triton.language.core, triton.language.standard, *ours):
-            for name, function in list(vars(module).items()):
-                if isinstance(function, triton.JITFunction):
-                    patch.setattr(module, name, InterpretedFunction(function.fn))
-        # few programs of many rows and columns, as in a large problem: the interpreter goes through them one by one
-        large = SimpleNamespace(cdiv=triton.cdiv, next_power_of_2=lambda n: max(64, triton.next_power_of_2(n)))
-        patch.setattr(fused, "triton", large)
-        torch.use_deterministic_algorithms(True)
-        yield
-        torch.use_deterministic_algorithms(deterministic)
 
 
 @pytest.fixture

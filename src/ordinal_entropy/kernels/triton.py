@@ -695,12 +695,12 @@ def means_and_gradient(
     Returns:
         Both in float32; the means ``(g,)``, of one group a scalar.
     """
-    points, values, amount = points.contiguous(), values.contiguous(), amount.contiguous()
+    points, values, amount = points.float().contiguous(), values.contiguous(), amount.contiguous()
     (g, m, d), t, device = points.shape, values.shape[-1], points.device
     if g > _MOST_GROUPS:
-        inputs = zip(*(x.split(_MOST_GROUPS) for x in (points, values, amount)), strict=True)
+        inputs = zip(points.split(_MOST_GROUPS), values.split(_MOST_GROUPS), amount.split(_MOST_GROUPS), strict=True)
         options = power, distance, project, rescale, times, with_gradient
-        done = [means_and_gradient(*some, *options) for some in inputs]
+        done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
     cosine = distance == "cosine"
     parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
