@@ -89,7 +89,7 @@ def _inverse(squares, PROJECT: tl.constexpr):
 
 @triton.jit
 def _measure(
-    points, values, amount, double, m, d, rows, width, doubles, parts, repeats,
+    points, values, amount, double, m, d, rows, width, doubles, repeats,
     PROJECT: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Of some rows: inverse norms, the sum of the (unit) rows, and what the summary needs."""
@@ -745,8 +745,8 @@ def means_and_gradient(
         means = torch.empty(() if g == 1 else (g,), device=device)
 
         launch(
-            _measure, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles,
-            parts_measured, repeats, project, t, some, cols,
+            _measure, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles, repeats,
+            project, t, some, cols,
         )  # fmt: skip
         launch(
             _summarise, (triton.cdiv(width, 64), g, 1), double, gap, span, times, rows, width, doubles,
