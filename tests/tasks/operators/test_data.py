@@ -1,0 +1,145 @@
+"""The generators against what is known of their statistics; the public files."""
+
+import math
+
+import numpy as np
+import pytest
+
+scipy = pytest.importorskip("scipy")
+
+from scipy.interpolate import CubicSpline  # noqa: E402
+
+from ordinal_entropy.tasks.operators import data  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return data.linear(20_000, seed=0)
+
+
+def test_the_integral_has_the_variance_of_theory(rows):
+    """E s^2 over x ~ U(0, 1) is 0.18069 for l = 0.2; another l or another law of x would show."""
+    squares = rows.values**2
+    assert squares.mean() == pytest.approx(0.18069, abs=4 * squares.std() / math.sqrt(len(squares)))
+    centered = rows.values - rows.values.mean()
+    assert (centered**4).mean() / rows.values.var() ** 2 == pytest.approx(4.59, abs=0.3)
+    assert rows.places.mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_sensors_have_the_covariance_of_the_kernel(rows):
+    found = rows.functions.T @ rows.functions / len(rows.functions)
+    expected = data.covariance(np.linspace(0, 1, 100), 0.2)
+    assert np.abs(found - expected).max() < 5 * math.sqrt(2 / len(rows.functions))
+
+
+def test_the_integral_is_that_of_the_function_at_the_sensors(rows):
+    sensors = np.linspace(0, 1, 100)
+    some = [row[:300] for row in rows]
+    spline = [CubicSpline(sensors, u).antiderivative()(x[0]) for u, x in zip(some[0], some[1], strict=True)]
+    assert np.sqrt(np.mean((np.array(spline) - some[2][:, 0]) ** 2)) < 1e-7
+    assert (np.abs(rows.values) <= rows.places * np.abs(rows.functions).max(1, keepdims=True) * 1.01).all()  # s(0) = 0
+
+
+def test_without_a_field_the_solution_is_a_parabola():
+    nodes = np.linspace(0, 1, 100)
+    np.testing.assert_allclose(data.solutions(np.zeros((1, 100)))[0], 5 * nodes * (1 - nodes), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "length, x, expected", [(0.8154, 0.9091, 0.414891), (0.5207, 0.5657, 1.232203), (1.6799, 0.4646, 1.249630)]
+)
+def test_mean_solutions_are_those_of_the_published_files(length, x, expected):
+    mean = data.mean_solution(length, 20_000, np.random.default_rng(0))
+    assert mean[round(99 * x)] == pytest.approx(expected, abs=4 * 6e-4)  # the noise of 20,000 paths
+
+
+def test_modes_are_those_of_the_field():
+    """All modes together give the covariance back: eight nearly do for a long correlation."""
+    found = data.modes(0.8)
+    expected = data.covariance(np.linspace(0, 1, 30), 0.8)
+    np.testing.assert_allclose(found.T @ found, expected, atol=2e-3)
+
+
+def test_rows_of_the_nonlinear_operator():
+    rows = data.nonlinear(12, seed=1, paths=500)
+    assert rows.functions.shape == (120, 240)
+    blocks = rows.functions.reshape(12, 10, 240)
+    assert (blocks == blocks[:, :1]).all()
+    steps = 99 * rows.places.reshape(12, 10)
+    np.testing.assert_allclose(steps, steps.round(), atol=1e-12)
+    assert all(len(set(block.round())) == 10 for block in steps)
+    parabola = 5 * rows.places * (1 - rows.places)
+    assert np.sqrt(np.mean((rows.values - parabola) ** 2)) < 0.02
+    turned = data.nonlinear(12, seed=1, paths=2, signs="random")
+    assert (np.sign(turned.functions) < 0).any()
+    with pytest.raises(ValueError, match="expected signs to be 'eig' or 'random', got 'plus'"):
+        data.nonlinear(1, seed=0, signs="plus")
+
+
+def test_rows_of_paths_solve_the_equation_of_the_paper():
+    rows = data.nonlinear_paths(400, seed=0)
+    parabola = -5 * rows.places * (1 - rows.places)  # the solution without a field; the paper's sign
+    assert np.corrcoef(rows.values[:, 0], parabola[:, 0])[0, 1] > 0.9
+    assert np.std(rows.values - parabola) > 0.01  # but each path has its own
+    assert rows.functions.std() == pytest.approx(0.1, rel=0.2)
+
+
+@pytest.mark.parametrize("name", data.NAMES)
+def test_a_seed_gives_the_same_rows_again(name):
+    options = {"paths": 20} if name == "nonlinear" else {}
+    first, second = (data.generate(name, train=30, test=21, seed=3, **options) for _ in range(2))
+    other = data.generate(name, train=30, test=21, seed=4, **options)
+    for a, b, c in zip(first, second, other, strict=True):
+        assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+        assert not np.array_equal(a.values, c.values)
+    assert [len(rows.values) for rows in first] == [30, 21]
+    assert not np.isin(first[1].values, first[0].values).any()
+
+
+@pytest.mark.parametrize("name", data.NAMES)
+def test_written_files_have_the_public_layout_and_come_back(name, tmp_path):
+    options = {"paths": 20} if name == "nonlinear" else {}
+    made = data.generate(name, train=20, test=10, **options)
+    data.write(tmp_path, name, *made)
+    ending = "" if name == "linear" else "_sde"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"test{ending}.npz", f"train{ending}.npz"]
+    with np.load(tmp_path / f"train{ending}.npz") as file:
+        assert set(file) == {"X_train0", "X_train1", "y_train"}
+    for a, b in zip(made, data.read(tmp_path), strict=True):
+        assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_the_cache_makes_once_and_again_what_is_damaged(tmp_path, monkeypatch):
+    first = data.cached(tmp_path, "linear", train=8, test=4)
+    monkeypatch.setattr(data, "generate", None)
+    again = data.cached(tmp_path, "linear", train=8, test=4)
+    assert np.array_equal(first[0].functions, again[0].functions)
+    monkeypatch.undo()
+    next(tmp_path.glob("*/train.npz")).write_bytes(b"PK damaged")
+    again = data.cached(tmp_path, "linear", train=8, test=4)
+    assert np.array_equal(first[0].functions, again[0].functions)
+
+
+def test_foreign_files_are_refused_with_a_reason(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"expected train\.npz and test\.npz, .* got no \.npz file"):
+        data.read(tmp_path)
+    data.write(tmp_path, "linear", *data.generate("linear", train=4, test=3))
+    with np.load(tmp_path / "train.npz") as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "train.npz", **{k: v for k, v in arrays.items() if k != "y_train"})
+    with pytest.raises(ValueError, match="got no y_train"):
+        data.read(tmp_path)
+    np.savez(tmp_path / "train.npz", **(arrays | {"y_train": arrays["y_train"][:-1]}))
+    with pytest.raises(ValueError, match=r"y_train \(n, 1\)"):
+        data.read(tmp_path)
+    np.savez(tmp_path / "train.npz", **(arrays | {"y_train": arrays["y_train"] * np.nan}))
+    with pytest.raises(ValueError, match="got 4 others in y_train"):
+        data.read(tmp_path)
+    np.savez(tmp_path / "train.npz", **(arrays | {"X_train0": arrays["X_train0"][:, :50]}))
+    with pytest.raises(ValueError, match="expected as many sensors"):
+        data.read(tmp_path)
+    (tmp_path / "train.npz").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="damaged"):
+        data.read(tmp_path)
+    with pytest.raises(ValueError, match="expected one of linear, nonlinear, nonlinear-paths, got 'cubic'"):
+        data.generate("cubic", train=1, test=1)
