@@ -509,6 +509,24 @@ def test_any_shape_and_value(data):
     assert loss.item() == pytest.approx(expected[1] - expected[0], rel=1e-6, abs=1e-6 * scale)
 
 
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"grouping": "none"}, {"distance": "cosine"}, {"centers": "average-first"}, {"normalize": False}],
+    ids=str,
+)
+def test_second_derivatives_at_zero_rows_are_finite(kernel, options):
+    features = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    features[[2, 4]] = 0
+    x = features.requires_grad_()
+    with kernels.use(kernel):
+        loss = ordinal_entropy(x, torch.tensor([0.0, 1, 1, 2, 3, 3]), **options)
+        first = torch.autograd.grad(loss, x, create_graph=True)[0]
+        second = torch.autograd.grad(first.square().sum(), x)[0]
+    assert first.isfinite().all()
+    assert second.isfinite().all()
+
+
 # -------------------------------------------------------------------------------------------------------- bad input
 
 

@@ -69,8 +69,8 @@ def group(
         return Groups(features, features, targets, there, None, False)
 
     if unit:  # as kernels.unit does, one call less on the common path
-        norms = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
-        features = features * torch.where(norms > torch.finfo(norms.dtype).tiny ** 0.5, norms, torch.inf).reciprocal()
+        squares = features.square().sum(-1, keepdim=True)
+        features = features * torch.where(squares > torch.finfo(squares.dtype).tiny, squares, torch.inf).rsqrt()
     share = (amount.flatten() / torch.where(total > 0, total, 1)[flat])[:, None]  # a row's part in its center
     means = features.new_zeros(g * m, features.shape[-1]).index_add(0, flat, features.flatten(0, 1) * share)
     if width == 0:  # the first row of each center has the value of all

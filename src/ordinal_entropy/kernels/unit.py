@@ -7,10 +7,9 @@ from torch import Tensor
 
 
 def inverse_norms(rows: Tensor) -> Tensor:
-    """``1 / |row|`` as ``(..., n, 1)`` for rows ``(..., n, d)``; 0, without gradient, for a zero row."""
-    norms = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
-    tiny = torch.finfo(rows.dtype).tiny ** 0.5  # below it the square of a norm underflows
-    return torch.where(norms > tiny, norms, math.inf).reciprocal()
+    """``1 / |row|`` as ``(..., n, 1)`` for rows ``(..., n, d)``; 0, without any derivative, for a zero row."""
+    squares = rows.square().sum(-1, keepdim=True)  # unlike a norm, with derivatives at zero
+    return torch.where(squares > torch.finfo(rows.dtype).tiny, squares, math.inf).rsqrt()
 
 
 def unit_rows(rows: Tensor) -> Tensor:
