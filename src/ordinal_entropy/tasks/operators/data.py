@@ -9,13 +9,13 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]  # float64
 
 NAMES = ("linear", "nonlinear", "nonlinear-paths")
 _FILES = ("train.npz", "test.npz")
@@ -227,7 +227,7 @@ def write(folder: Path, name: str, train: Rows, test: Rows) -> None:
         arrays = {f"X_{part}0": rows.functions, f"X_{part}1": rows.places, f"y_{part}": rows.values}
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{file}.", delete=False) as unfinished:
             try:
-                np.savez(unfinished, **arrays)  # type: ignore[arg-type]
+                np.savez(unfinished, **arrays)  # type: ignore[arg-type,unused-ignore]
                 unfinished.flush()
                 os.fsync(unfinished.fileno())
             except BaseException:
@@ -251,7 +251,7 @@ def generate(name: str, *, train: int, test: int, seed: int = 0, **options: floa
     seeds = np.random.SeedSequence(seed).generate_state(2)
     make = {"linear": linear, "nonlinear": nonlinear, "nonlinear-paths": nonlinear_paths}[name]
     share = int(options.get("points", 10)) if name == "nonlinear" else 1
-    made = [make(-(-n // share), int(s), **options) for n, s in zip((train, test), seeds, strict=True)]  # type: ignore[operator]
+    made = [make(-(-n // share), int(s), **options) for n, s in zip((train, test), seeds, strict=True)]  # type: ignore[operator,unused-ignore]
     return Rows(*(x[:train] for x in made[0])), Rows(*(x[:test] for x in made[1]))
 
 
