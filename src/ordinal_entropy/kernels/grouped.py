@@ -1,6 +1,6 @@
 """Grouping by target and tightness on a GPU: the same as in ``centers`` and ``functional``, in few launches.
 
-A small batch on a GPU costs what its launches cost, and grouping by plain operations takes some fifty. Here rows are
+A small batch on a GPU costs what its launches cost, and grouping by plain operations takes dozens. Here rows are
 matched by comparing all pairs of targets, which takes no sort and no look at a value; that pays up to some thousand
 rows. Second derivatives are for the plain operations.
 """
