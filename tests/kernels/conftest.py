@@ -16,7 +16,7 @@ def interpreter():
     first in this process is unknown, so each decorated function is replaced by its interpreted one. The variable is
     read when a kernel is called, too.
     """
-    triton = pytest.importorskip("triton")
+    triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
     from triton.runtime.interpreter import InterpretedFunction
 
     from ordinal_entropy.kernels import grouped  # noqa: F401

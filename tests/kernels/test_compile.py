@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-triton = pytest.importorskip("triton", minversion="3.6")
+triton = pytest.importorskip("triton", minversion="3.6", reason="compiles for other GPUs as Triton 3.6 does")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402

@@ -9,7 +9,7 @@ from ordinal_entropy import functional, kernels
 from ordinal_entropy.centers import group
 from ordinal_entropy.functional import ordinal_entropy
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="the interpreter is Triton's")
 
 pytestmark = [
     pytest.mark.usefixtures("interpreter"),

@@ -14,7 +14,7 @@ from ordinal_entropy.functional import diversity
 from ordinal_entropy.kernels.weights import POWERS
 from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 
-triton = pytest.importorskip("triton")
+triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
 
 from ordinal_entropy.kernels import triton as fused  # noqa: E402
 

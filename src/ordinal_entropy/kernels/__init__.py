@@ -19,7 +19,7 @@ NAMES = ("auto", "reference", "blocked", "fused")
 _REFERENCE_PAIRS = 64**2
 _MOST_TARGETS = 32  # numbers a target may have in the fused kernel, which goes over them one by one
 _MOST_ROWS = 8192  # rows that are grouped by comparing all pairs of targets
-_MOST_GROUPS = 65535  # in one launch
+MOST_GROUPS = 65535  # in one launch
 _HAS_TRITON = find_spec("triton") is not None
 _chosen = "auto"
 
@@ -81,7 +81,7 @@ def groups_fused(features: Tensor, targets: Tensor) -> bool:
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
-    if features.shape[0] > _MOST_GROUPS or features.shape[1] > _MOST_ROWS:
+    if features.shape[0] > MOST_GROUPS or features.shape[1] > _MOST_ROWS:
         return False
     return not unfit(features, targets)
 

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import reference
+from ordinal_entropy.kernels import MOST_GROUPS, reference
 from ordinal_entropy.kernels.autograd import differentiable
 from ordinal_entropy.kernels.launch import Launcher, aligned
 from ordinal_entropy.kernels.unit import unit_rows
@@ -36,7 +36,6 @@ SCRATCH = 2**25  # bytes for the pulls of one block of pairs
 # more than 5e-6. With one product it is off by 3e-4 anyway.
 LONGEST = {2: 2048, 1: 4096}
 _ROWS = 32  # of a program that computes in float64
-_MOST_GROUPS = 65535  # in one launch
 
 _CLOSE = tl.constexpr(2.0**-10)
 _SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
@@ -697,8 +696,8 @@ def means_and_gradient(
     """
     points, values, amount = points.float().contiguous(), values.contiguous(), amount.contiguous()
     (g, m, d), t, device = points.shape, values.shape[-1], points.device
-    if g > _MOST_GROUPS:
-        inputs = zip(points.split(_MOST_GROUPS), values.split(_MOST_GROUPS), amount.split(_MOST_GROUPS), strict=True)
+    if g > MOST_GROUPS:
+        inputs = zip(points.split(MOST_GROUPS), values.split(MOST_GROUPS), amount.split(MOST_GROUPS), strict=True)
         options = power, distance, project, rescale, times, with_gradient
         done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])

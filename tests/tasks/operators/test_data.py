@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-scipy = pytest.importorskip("scipy")
+scipy = pytest.importorskip("scipy", reason="the splines are SciPy's")
 
 from scipy.interpolate import CubicSpline  # noqa: E402
 
