@@ -81,11 +81,16 @@ def rows(
         if min(h, w) < stride:
             raise ValueError(f"expected a stride of at most {min(h, w)} for maps of {h} x {w}, got {stride}")
         grid = (h // stride, w // stride)
-        if stride != 1 and h % stride == 0 and w % stride == 0:  # the same as below, but its gradient costs less
-            features = features[:, :, ::stride, ::stride]
-        elif stride != 1:
-            features = F.interpolate(features, size=grid, mode="nearest")
-        features = features.permute(0, 2, 3, 1).reshape(b, grid[0] * grid[1], c)
+        if stride == 1:
+            features = features.permute(0, 2, 3, 1)
+        elif h % stride or w % stride:
+            features = F.interpolate(features, size=grid, mode="nearest").permute(0, 2, 3, 1)
+        # the same by slices, whose gradient costs less, the least in the memory format of the features
+        elif features.stride(1) == 1:  # channels last
+            features = features.permute(0, 2, 3, 1)[:, ::stride, ::stride]
+        else:
+            features = features[:, :, ::stride, ::stride].permute(0, 2, 3, 1)
+        features = features.reshape(b, grid[0] * grid[1], c)
     if features.dtype != dtype:  # half precision
         features = features.to(dtype)
     lead = features.shape[:-1]  # (n,) or (b, n)

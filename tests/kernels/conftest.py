@@ -19,8 +19,14 @@ def interpreter():
     triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
     from triton.runtime.interpreter import InterpretedFunction
 
-    from ordinal_entropy.kernels import grouped  # noqa: F401
+    from ordinal_entropy.kernels import grouped
     from ordinal_entropy.kernels import triton as fused
+
+    def forget():
+        for module in (fused, grouped):
+            for programs in vars(module).values():
+                if hasattr(programs, "cache_clear"):
+                    programs.cache_clear()
 
     deterministic = torch.are_deterministic_algorithms_enabled()
     ours = [module for name, module in sys.modules.items() if name.startswith("ordinal_entropy.kernels.")]
@@ -34,5 +40,7 @@ def interpreter():
         large = SimpleNamespace(cdiv=triton.cdiv, next_power_of_2=lambda n: max(64, triton.next_power_of_2(n)))
         patch.setattr(fused, "triton", large)
         torch.use_deterministic_algorithms(True)
+        forget()
         yield
+        forget()
         torch.use_deterministic_algorithms(deterministic)

@@ -16,7 +16,13 @@ Call = Callable[..., Tensor]
 
 
 def differentiable(
-    name: str, schema: str, kernel: Callable[..., tuple[Tensor, Tensor]], plain: Call, scalar: bool = False
+    name: str,
+    schema: str,
+    kernel: Callable[..., tuple[Tensor, Tensor]],
+    plain: Call,
+    *,
+    tensors: int,
+    scalar: bool = False,
 ) -> tuple[Any, Call]:
     """The operator of torch made of a kernel, and the function to call it by.
 
@@ -25,6 +31,7 @@ def differentiable(
         schema: its inputs and outputs as ``torch.library`` writes them.
         kernel: from the inputs to the numbers and their gradient.
         plain: the same numbers by differentiable operations, for second derivatives.
+        tensors: how many of the inputs are tensors, or None in their place; they come first.
         scalar: the kernel returns a scalar for one group, which saves the caller a view.
 
     Returns:
@@ -33,23 +40,22 @@ def differentiable(
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.set_materialize_grads(False)
-        ctx.others = [None if isinstance(x, Tensor) else x for x in inputs[1:-1]]
-        ctx.save_for_backward(*(x if isinstance(x, Tensor) else None for x in inputs[:-1]), output[1])
+        ctx.options = inputs[tensors:-1]
+        ctx.save_for_backward(*inputs[:tensors], output[1])
 
     def backward(ctx: Any, by_value: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
         points, *constants, gradient = ctx.saved_tensors
         answer = None
         if by_value is not None:
-            answer = gradient * (by_value if by_value.numel() == 1 else by_value[:, None, None])
+            answer = gradient * (by_value if by_value.dim() == 0 else by_value[:, None, None])
             answer = answer if answer.dtype == points.dtype else answer.to(points.dtype)
         if by_gradient is not None:  # a second derivative: rare, so it may take the m x m matrices
-            inputs = [x if x is not None else y for x, y in zip(constants, ctx.others, strict=True)]
             with torch.enable_grad():
                 x = points.detach().requires_grad_()
-                first = torch.autograd.grad(plain(x, *inputs).sum(), x, create_graph=True)
+                first = torch.autograd.grad(plain(x, *constants, *ctx.options).sum(), x, create_graph=True)
                 second = torch.autograd.grad(first, x, by_gradient)[0]
             answer = second if answer is None else answer + second
-        return answer, *([None] * (len(constants) + 1))
+        return answer, *([None] * (tensors + len(ctx.options)))
 
     class Plain(torch.autograd.Function):
         @staticmethod

@@ -175,6 +175,7 @@ operator, _call = differentiable(
     "bool with_gradient) -> (Tensor, Tensor)",
     sums_and_gradient,
     _plain,
+    tensors=4,
 )
 
 

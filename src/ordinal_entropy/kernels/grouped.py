@@ -5,6 +5,7 @@ matched by comparing all pairs of targets, which takes no sort and no look at a 
 rows. Second derivatives are for the plain operations.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -12,40 +13,41 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels.launch import Launcher, aligned
+from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
 
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
-_BLOCK = 64
+_BLOCK, _SOME = 64, 32  # rows of a program, and how many others it compares them with at a time
 
 
 @triton.jit
 def _match(
     keys, targets, amount, lead, total, means, n,
-    T: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
+    T: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
     """Of each row: the first row of the same key, the amount of all of them, and in bins the mean of their targets."""
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * BLOCK + tl.arange(0, BLOCK)
     there_i = tl.load(amount + group * n + i, i < n, 0.0) > 0
-    best = tl.full([BLOCK], n, tl.int32)
-    count = tl.zeros([BLOCK], tl.float64)
-    for start in range(0, n, BLOCK):
-        j = start + tl.arange(0, BLOCK)
+    best = tl.full([BLOCK, SOME], n, tl.int32)
+    count = tl.zeros([BLOCK, SOME], tl.float64)
+    for start in range(0, n, SOME):
+        j = start + tl.arange(0, SOME)
         a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float64)
         equal = there_i[:, None] & (a > 0)[None, :]
         for c in tl.static_range(T):
             k_i = tl.load(keys + (group * n + i) * T + c, i < n, 0.0)
             k_j = tl.load(keys + (group * n + j) * T + c, j < n, 0.0)
             equal = equal & (k_i[:, None] == k_j[None, :])
-        best = tl.minimum(best, tl.min(tl.where(equal, tl.broadcast_to(j[None, :], [BLOCK, BLOCK]), n), 1))
-        count += tl.sum(tl.where(equal, a[None, :], 0.0), 1)
+        best = tl.where(equal, tl.minimum(best, j[None, :]), best)
+        count += tl.where(equal, a[None, :], 0.0)
+    best, count = tl.min(best, 1), tl.sum(count, 1)
     tl.store(lead + group * n + i, best, i < n)
     tl.store(total + group * n + i, count, i < n)
     if BINS:
         for b in tl.static_range(T):
-            mean = tl.zeros([BLOCK], tl.float64)
-            for start in range(0, n, BLOCK):
-                j = start + tl.arange(0, BLOCK)
+            mean = tl.zeros([BLOCK, SOME], tl.float64)
+            for start in range(0, n, SOME):
+                j = start + tl.arange(0, SOME)
                 a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float64)
                 equal = there_i[:, None] & (a > 0)[None, :]
                 for c in tl.static_range(T):
@@ -53,22 +55,24 @@ def _match(
                     k_j = tl.load(keys + (group * n + j) * T + c, j < n, 0.0)
                     equal = equal & (k_i[:, None] == k_j[None, :])
                 y = tl.load(targets + (group * n + j) * T + b, j < n, 0.0).to(tl.float64)
-                mean += tl.sum(tl.where(equal, (a * y)[None, :], 0.0), 1)
+                mean += tl.where(equal, (a * y)[None, :], 0.0)
+            mean = tl.sum(mean, 1)
             tl.store(means + (group * n + i) * T + b, mean / tl.where(there_i, count, 1.0), i < n)
 
 
 @triton.jit
 def _place(
-    keys, targets, amount, lead, total, slot, share, values, there, n, T: tl.constexpr, BLOCK: tl.constexpr
+    keys, targets, amount, lead, total, slot, share, values, there, n,
+    T: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
     """Of each row: how many keys come before its own, and its part in its center. The first row of a key sets it."""
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * BLOCK + tl.arange(0, BLOCK)
     first = group * n
-    before = tl.zeros([BLOCK], tl.int32)
-    used = 0
-    for start in range(0, n, BLOCK):
-        j = start + tl.arange(0, BLOCK)
+    before = tl.zeros([BLOCK, SOME], tl.int32)
+    used = tl.zeros([SOME], tl.int32)
+    for start in range(0, n, SOME):
+        j = start + tl.arange(0, SOME)
         leads = tl.load(lead + first + j, j < n, -1) == j
         tied = (i[:, None] >= 0) & (j[None, :] >= 0)
         smaller = (i[:, None] < 0) & tied
@@ -77,8 +81,9 @@ def _place(
             k_j = tl.load(keys + (first + j) * T + c, j < n, 0.0)[None, :]
             smaller = smaller | (tied & (k_j < k_i))
             tied = tied & (k_j == k_i)
-        before += tl.sum(tl.where(leads[None, :] & smaller, 1, 0), 1)
-        used += tl.sum(tl.where(leads, 1, 0), 0)
+        before += tl.where(leads[None, :] & smaller, 1, 0)
+        used += tl.where(leads, 1, 0)
+    before, used = tl.sum(before, 1), tl.sum(used, 0)
     a = tl.load(amount + first + i, i < n, 0.0).to(tl.float64)
     count = tl.load(total + first + i, i < n, 1.0)
     tl.store(slot + first + i, tl.where(a > 0, before, 0).to(tl.int64), i < n)
@@ -91,6 +96,15 @@ def _place(
         y = tl.load(targets + (first + i) * T + c, i < n, 0.0)
         tl.store(values + (first + before) * T + c, y, leads)
         tl.store(values + (first + i) * T + c, y * 0.0, empty)
+
+
+@functools.lru_cache(maxsize=256)
+def _placing(g: int, n: int, t: int, bins: bool, compiled_for: tuple[object, ...]) -> Program:
+    keys, targets, amount, lead, total, means, slot, share, values, there = map(At, range(10))
+    grid = (triton.cdiv(n, _BLOCK), g, 1)
+    match = Launch(_match, grid, (keys, targets, amount, lead, total, means, n, t, bins, _BLOCK, _SOME))
+    place = (keys, means, amount, lead, total, slot, share, values, there, n, t, _BLOCK, _SOME)
+    return Program([match, Launch(_place, grid, place)])
 
 
 def places(targets: Tensor, amount: Tensor, width: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -115,11 +129,10 @@ def places(targets: Tensor, amount: Tensor, width: float) -> tuple[Tensor, Tenso
     share, there = torch.empty(2, g, n, device=device).unbind()
     values = torch.empty_like(targets)
     means = targets if width == 0 else torch.empty_like(targets)
-    grid = (triton.cdiv(n, _BLOCK), g, 1)
     with torch.cuda.device_of(targets):
-        launch = Launcher(device, g, n, t, targets.dtype, amount.dtype, width != 0, *aligned(keys, targets, amount))
-        launch(_match, grid, keys, targets, amount, lead, total, means, n, t, width != 0, _BLOCK)
-        launch(_place, grid, keys, means, amount, lead, total, slot, share, values, there, n, t, _BLOCK)
+        compiled_for = device, targets.dtype, amount.dtype, *aligned(keys, targets, amount)
+        program = _placing(g, n, t, width != 0, compiled_for)
+        program(device, keys, targets, amount, lead, total, means, slot, share, values, there)
     return slot, share, values, there
 
 
@@ -193,6 +206,13 @@ def _once(name: str) -> None:
         raise RuntimeError(f"a second derivative of the {name} on a GPU needs ordinal_entropy.kernels.use('reference')")
 
 
+@functools.lru_cache(maxsize=256)
+def _averaging(g: int, n: int, d: int, unit: bool, back: bool, compiled_for: tuple[object, ...]) -> Program:
+    some, cols = _rows_and_columns(d)
+    kernel, tensors = (_average_back, 6) if back else (_average, 5)
+    return Program([Launch(kernel, (triton.cdiv(n, some), g, 1), (*map(At, range(tensors)), n, d, unit, some, cols))])
+
+
 class _Centers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, slot: Tensor, share: Tensor, unit: bool) -> Tensor:
@@ -200,13 +220,9 @@ class _Centers(torch.autograd.Function):
         g, n, d = rows.shape
         centers = torch.zeros_like(rows)
         inverse = torch.empty_like(share)
-        some, cols = _rows_and_columns(d)
         with torch.cuda.device_of(rows):
-            launch = Launcher(rows.device, g, n, d, unit, *aligned(rows, slot, share))
-            launch(
-                _average, (triton.cdiv(n, some), g, 1), rows, slot, share, centers, inverse, n, d,
-                unit, some, cols,
-            )  # fmt: skip
+            program = _averaging(g, n, d, unit, False, (rows.device, *aligned(rows, slot, share)))
+            program(rows.device, rows, slot, share, centers, inverse)
         ctx.save_for_backward(rows, slot, share, inverse)
         ctx.unit = unit
         return centers
@@ -218,13 +234,9 @@ class _Centers(torch.autograd.Function):
         by_centers = by_centers.contiguous()
         g, n, d = rows.shape
         out = torch.empty_like(rows)
-        some, cols = _rows_and_columns(d)
         with torch.cuda.device_of(rows):
-            launch = Launcher(rows.device, g, n, d, ctx.unit, *aligned(by_centers, rows, slot, share))
-            launch(
-                _average_back, (triton.cdiv(n, some), g, 1), by_centers, rows, slot, share, inverse, out, n, d,
-                ctx.unit, some, cols,
-            )  # fmt: skip
+            program = _averaging(g, n, d, ctx.unit, True, (rows.device, *aligned(by_centers, rows, slot, share)))
+            program(rows.device, by_centers, rows, slot, share, inverse, out)
         return out, None, None, None
 
 
@@ -340,6 +352,32 @@ def _tight_back(
         tl.atomic_add(by_centers + to + k[None, :], change, inside & (pull != 0)[:, None])
 
 
+@functools.lru_cache(maxsize=256)
+def _tightening(
+    g: int,
+    n: int,
+    d: int,
+    unit: bool,
+    unit_centers: bool,
+    cosine: bool,
+    shared: bool,
+    power: int,
+    back: bool,
+    compiled_for: tuple[object, ...],
+) -> Program:
+    some, cols = _rows_and_columns(d)
+    blocks = triton.cdiv(n, some)
+    if back:
+        rest = n, d, unit, unit_centers, cosine, power, some, cols
+        return Program([Launch(_tight_back, (blocks, g, 1), (*map(At, range(10)), *rest))])
+    rows, centers, slot, amount, distance, known, sums, means, counts = map(At, range(9))
+    options = unit, unit_centers, cosine, shared, power, some, cols
+    tight = Launch(
+        _tight, (blocks, g, 1), (rows, centers, slot, amount, distance, known, sums, n, d, *options)
+    )  # fmt: skip
+    return Program([tight, Launch(_tight_mean, (g, 1, 1), (sums, means, counts, blocks, 256))])
+
+
 class _Tightness(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -356,20 +394,15 @@ class _Tightness(torch.autograd.Function):
     ) -> Tensor:
         rows, centers, amount = rows.contiguous(), centers.contiguous(), amount.contiguous()
         g, n, d = rows.shape
-        some, cols = _rows_and_columns(d)
-        blocks = triton.cdiv(n, some)
+        blocks = triton.cdiv(n, _rows_and_columns(d)[0])
         distance, known = rows.new_empty(g, n), rows.new_empty(g, 2, n)
         sums, (means, counts) = rows.new_empty(g, blocks, 2), rows.new_empty(2, g).unbind()
-        ctx.shape = (g, n, d, unit, unit_centers, cosine, shared, power, *aligned(rows, centers, slot, amount))
+        ctx.options = unit, unit_centers, cosine, shared, power
         with torch.cuda.device_of(rows):
-            launch = Launcher(rows.device, *ctx.shape)
-            launch(
-                _tight, (blocks, g, 1), rows, centers, slot, amount, distance, known, sums, n, d,
-                unit, unit_centers, cosine, shared, power, some, cols,
-            )  # fmt: skip
-            launch(_tight_mean, (g, 1, 1), sums, means, counts, blocks, 256)
+            compiled_for = rows.device, *aligned(rows, centers, slot, amount)
+            program = _tightening(g, n, d, *ctx.options, False, compiled_for)
+            program(rows.device, rows, centers, slot, amount, distance, known, sums, means, counts)
         ctx.save_for_backward(rows, centers, slot, amount, distance, known, counts)
-        ctx.options = unit, unit_centers, cosine, power, some, cols
         return means
 
     @staticmethod
@@ -380,10 +413,10 @@ class _Tightness(torch.autograd.Function):
         g, n, d = rows.shape
         by_rows, by_centers = torch.empty_like(rows), torch.zeros_like(rows)
         with torch.cuda.device_of(rows):
-            launch = Launcher(rows.device, *ctx.shape, *aligned(by_means))
-            launch(
-                _tight_back, (triton.cdiv(n, ctx.options[-2]), g, 1),
-                by_means, rows, centers, slot, amount, distance, known, counts, by_rows, by_centers, n, d, *ctx.options,
+            compiled_for = rows.device, *aligned(by_means, rows, centers, slot, amount)
+            program = _tightening(g, n, d, *ctx.options, True, compiled_for)
+            program(
+                rows.device, by_means, rows, centers, slot, amount, distance, known, counts, by_rows, by_centers
             )  # fmt: skip
         return by_rows, by_centers, *([None] * 7)
 

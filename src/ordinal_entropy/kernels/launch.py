@@ -1,6 +1,7 @@
 """Launching Triton kernels for less: what is known of their arguments is found once for each shape."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -8,45 +9,79 @@ from torch import Tensor
 
 # Since Triton 3.3 a compiled kernel takes all arguments, constants too.
 _DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
-_compiled: dict[tuple[Any, ...], dict[Any, Any]] = {}
 
 
 def aligned(*tensors: Tensor) -> tuple[bool, ...]:
     """Whether each tensor starts where wide loads can; part of a shape, because Triton compiles for it."""
-    return tuple(x.data_ptr() % 16 == 0 for x in tensors)
+    return tuple([x.data_ptr() % 16 == 0 for x in tensors])
 
 
-class Launcher:
-    """Launches kernels on the current stream; those compiled for the same shape before, with no look at an argument.
+class At(NamedTuple):
+    """An argument that a call brings: the number of its tensor, and for a part of it, where and as what."""
 
-    Triton's own way looks at each argument in each launch, which takes longer than many a kernel.
+    number: int
+    offset: int = 0  # in bytes, a multiple of 16
+    dtype: torch.dtype | None = None
 
-    Args:
-        device: the current device.
-        shape: everything that Triton could compile differently for: sizes, dtypes, alignment, constants.
+
+class Launch(NamedTuple):
+    """A kernel decorated by ``triton.jit``, its grid and all its arguments, constants too."""
+
+    kernel: Any
+    grid: tuple[int, int, int]
+    arguments: tuple[Any, ...]  # numbers, None, or ``At``
+    warps: int = 4
+    stages: int = 3
+
+
+class Program:
+    """Kernels that follow each other on the current stream, for one device and one shape of everything.
+
+    The first call goes through Triton, which looks at each argument and compiles. Later calls hand the compiled kernels
+    their addresses: to look again would take longer than many a kernel.
     """
 
-    def __init__(self, device: torch.device, *shape: Any) -> None:
-        self.compiled = _compiled.setdefault((device.index, *shape), {})
-        self.stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.launches = launches
+        self.ready: list[tuple[Any, ...]] | None = None
 
-    def __call__(
-        self, kernel: Any, grid: tuple[int, int, int], *arguments: Any, variant: Any = None, **options: int
-    ) -> None:
-        """Launches one.
+    def __call__(self, device: torch.device, *brought: Tensor | float | None) -> None:
+        """Launches all.
 
         Args:
-            kernel: decorated by ``triton.jit``.
-            grid: numbers of programs.
-            arguments: all arguments of the kernel in their order, constants too.
-            variant: constants that differ between launches of the same shape.
-            options: ``num_warps``, ``num_stages``.
+            device: the current device.
+            brought: what ``At`` counts: tensors, or numbers.
         """
-        key = kernel.__name__, variant
-        found = self.compiled.get(key)
-        if found is None:
-            compiled = kernel[grid](*arguments, **options)
-            if _DIRECT and compiled is not None:  # the interpreter compiles nothing
-                self.compiled[key] = compiled
-        else:
-            found.run(*grid, self.stream, found.function, found.packed_metadata, None, None, None, *arguments)
+        if self.ready is None:
+            compiled = [
+                kernel[grid](*_tensors(arguments, brought), num_warps=warps, num_stages=stages)
+                for kernel, grid, arguments, warps, stages in self.launches
+            ]
+            if _DIRECT and all(one is not None for one in compiled):  # the interpreter compiles nothing
+                self.ready = [_prepared(*both) for both in zip(compiled, self.launches, strict=True)]
+            return
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        addresses = [x.data_ptr() if isinstance(x, Tensor) else x for x in brought]
+        for run, x, y, z, function, metadata, constants, places in self.ready:
+            arguments = constants.copy()  # other threads may be here too
+            for index, number, offset in places:
+                arguments[index] = addresses[number] + offset
+            run(x, y, z, stream, function, metadata, None, None, None, *arguments)
+
+
+def _tensors(arguments: tuple[Any, ...], brought: tuple[Tensor | float | None, ...]) -> list[Any]:
+    """The arguments as Triton wants to see them."""
+    filled = []
+    for argument in arguments:
+        value = brought[argument.number] if isinstance(argument, At) else argument
+        if isinstance(argument, At) and isinstance(value, Tensor) and argument.dtype is not None:
+            value = value.view(torch.uint8)[argument.offset :]
+            value = value[: len(value) // argument.dtype.itemsize * argument.dtype.itemsize].view(argument.dtype)
+        filled.append(value)
+    return filled
+
+
+def _prepared(compiled: Any, launch: Launch) -> tuple[Any, ...]:
+    places = [(k, x.number, x.offset) for k, x in enumerate(launch.arguments) if isinstance(x, At)]
+    constants = [None if isinstance(x, At) else x for x in launch.arguments]
+    return compiled.run, *launch.grid, compiled.function, compiled.packed_metadata, constants, places

@@ -6,6 +6,7 @@ Kernels follow each other without a look at any value:
 2. ``_split``: each row, (divided by its norm and) centered in float64, as a length and a direction, the direction as
    the sum of two float16 numbers (22 bits of mantissa; one alone, 11 bits like TF32, where
    ``torch.get_float32_matmul_precision()`` is not "highest").
+   Of a small group both are one kernel, ``_prepare``.
 3. ``_pairs``: for a block of pairs, each pair once, three products on the tensor cores give the distances; their sum is
    kept, and what each pair pulls goes to a scratch of fixed size, as two float16 numbers again.
 4. ``_pull``: that scratch, and the same turned over, times the directions: the gradient at the centered rows.
@@ -17,6 +18,7 @@ right to a few 2**-22 of that, hence a distance right to about 2**-12 of itself,
 """
 
 import functools
+import itertools
 import math
 
 import torch
@@ -26,7 +28,7 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import MOST_GROUPS, reference
 from ordinal_entropy.kernels.autograd import differentiable
-from ordinal_entropy.kernels.launch import Launcher, aligned
+from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 from ordinal_entropy.kernels.weights import smallest_gap
@@ -35,6 +37,7 @@ SCRATCH = 2**25  # bytes for the pulls of one block of pairs
 # Columns of a block of pairs: tensor cores round their sums down, so that of longer ones the gradient would be off by
 # more than 5e-6. With one product it is off by 3e-4 anyway.
 LONGEST = {2: 2048, 1: 4096}
+FEW = 2**14  # numbers of a group that one program prepares
 _ROWS = 32  # of a program that computes in float64
 
 _CLOSE = tl.constexpr(2.0**-10)
@@ -153,21 +156,23 @@ def _summarise(
     POWER: tl.constexpr, RESCALE: tl.constexpr, T: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """The middle of the points and the facts of a group, out of the parts that ``_measure`` left."""
-    chunk, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    k = chunk * COLS + tl.arange(0, COLS)
+    group = tl.program_id(1).to(tl.int64)
     fact = double + group * doubles
     number = fact + _FACTS + width + rows
-    total = tl.zeros([COLS], tl.float64)
     count = tl.zeros([PARTS], tl.float64)
     for start in range(0, parts, PARTS):
         b = start + tl.arange(0, PARTS)
-        part = number + b * (_NUMBERS + width)
-        column = part[:, None] + _NUMBERS + k[None, :]
-        total += tl.sum(tl.load(column, (b < parts)[:, None] & (k < width)[None, :], 0.0), 0)
-        count += tl.load(part, b < parts, 0.0)
+        count += tl.load(number + b * (_NUMBERS + width), b < parts, 0.0)
     present = tl.maximum(tl.sum(count, 0), 1.0)
-    tl.store(fact + _FACTS + k, total / present, k < width)
-    if chunk == 0:
+    for first in range(tl.program_id(0) * COLS, width, tl.num_programs(0) * COLS):
+        k = first + tl.arange(0, COLS)
+        total = tl.zeros([COLS], tl.float64)
+        for start in range(0, parts, PARTS):
+            b = start + tl.arange(0, PARTS)
+            column = number + (b * (_NUMBERS + width))[:, None] + _NUMBERS + k[None, :]
+            total += tl.sum(tl.load(column, (b < parts)[:, None] & (k < width)[None, :], 0.0), 0)
+        tl.store(fact + _FACTS + k, total / present, k < width)
+    if tl.program_id(0) == 0:
         copies = tl.zeros([PARTS], tl.float64)
         squares = tl.zeros([PARTS], tl.float64)
         last = tl.zeros([PARTS], tl.float64)
@@ -230,58 +235,76 @@ def _split(
     PARTS: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Rows as lengths and directions, the directions in one or two parts of float16; padding is zero."""
-    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    i = block * ROWS + tl.arange(0, ROWS)
-    a = tl.load(amount + group * m + i, i < m, 0.0).to(tl.float64)
-    present = a > 0
-    row = points + (group * m + i)[:, None] * d
-    fact = double + group * doubles
-    middle = fact + _FACTS
-    inv = tl.load(middle + width + i)
-    mean_square = tl.load(fact + _MEAN_SQUARE)
-    sizes = tl.zeros([ROWS], tl.float64)
-    offset = tl.zeros([COLS], tl.float64)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        x = tl.load(row + k[None, :], present[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
-        mid = tl.load(middle + k, k < d, 0.0)
-        x = x * inv[:, None] - mid[None, :]
-        sizes += tl.sum(x * x, 1)
-        offset += mid * mid
-    spread = tl.sqrt(tl.maximum(mean_square - tl.sum(offset, 0), 1e-14 * mean_square))
-    spread = tl.where(spread > 0, spread, 1.0)
-    if block == 0:
-        tl.store(fact + _SPREAD, spread)
-    length = tl.where(present, tl.maximum(tl.sqrt(sizes) / spread, _FLOOR), 1.0)
-    scale = (1.0 / (length * spread) * _NORM)[:, None]
-    squares = tl.zeros([ROWS], tl.float32)
-    for start in range(0, width, COLS):
-        k = start + tl.arange(0, COLS)
-        there = present[:, None] & (k < d)[None, :]
-        x = tl.load(row + k[None, :], there, 0.0).to(tl.float64)
-        mid = tl.load(middle + k, k < d, 0.0)
-        u = tl.where(there, (x * inv[:, None] - mid[None, :]) * scale, 0.0).to(tl.float32)
-        high = u.to(tl.float16)
-        out = halves + (group * rows + i)[:, None] * width + k[None, :]
-        kept = (k < width)[None, :]
-        tl.store(out, high, kept)
-        stored = high.to(tl.float32)
-        if PARTS == 2:
-            low = (u - stored).to(tl.float16)
-            tl.store(out + plane, low, kept)
-            stored += low.to(tl.float32)
-        squares += tl.sum(stored * stored, 1)
-    know = single + group * singles + i
-    share = length.to(tl.float32) / _NORM
-    tl.store(know + rows * _SIZE, squares * share * share)
-    tl.store(know + rows * _LENGTH, length.to(tl.float32))
-    tl.store(know + rows * _AMOUNT, (a / tl.load(fact + _LARGEST)).to(tl.float32))
-    tl.store(know + rows * _INVERSE, inv.to(tl.float32))
-    extent = tl.load(fact + _EXTENT)
-    for c in tl.static_range(T):
-        y = tl.load(values + (group * m + i) * T + c, present, 0.0).to(tl.float64)
-        y = tl.where(present, (y - tl.load(fact + _LOWEST + c)) / extent, 0.0)
-        tl.store(know + rows * (_VALUE + c), y.to(tl.float32))
+    group = tl.program_id(1).to(tl.int64)
+    for block in range(tl.program_id(0), rows // ROWS, tl.num_programs(0)):
+        i = block * ROWS + tl.arange(0, ROWS)
+        a = tl.load(amount + group * m + i, i < m, 0.0).to(tl.float64)
+        present = a > 0
+        row = points + (group * m + i)[:, None] * d
+        fact = double + group * doubles
+        middle = fact + _FACTS
+        inv = tl.load(middle + width + i)
+        mean_square = tl.load(fact + _MEAN_SQUARE)
+        sizes = tl.zeros([ROWS], tl.float64)
+        offset = tl.zeros([COLS], tl.float64)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            x = tl.load(row + k[None, :], present[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+            mid = tl.load(middle + k, k < d, 0.0)
+            x = x * inv[:, None] - mid[None, :]
+            sizes += tl.sum(x * x, 1)
+            offset += mid * mid
+        spread = tl.sqrt(tl.maximum(mean_square - tl.sum(offset, 0), 1e-14 * mean_square))
+        spread = tl.where(spread > 0, spread, 1.0)
+        if block == 0:
+            tl.store(fact + _SPREAD, spread)
+        length = tl.where(present, tl.maximum(tl.sqrt(sizes) / spread, _FLOOR), 1.0)
+        scale = (1.0 / (length * spread) * _NORM)[:, None]
+        squares = tl.zeros([ROWS], tl.float32)
+        for start in range(0, width, COLS):
+            k = start + tl.arange(0, COLS)
+            there = present[:, None] & (k < d)[None, :]
+            x = tl.load(row + k[None, :], there, 0.0).to(tl.float64)
+            mid = tl.load(middle + k, k < d, 0.0)
+            u = tl.where(there, (x * inv[:, None] - mid[None, :]) * scale, 0.0).to(tl.float32)
+            high = u.to(tl.float16)
+            out = halves + (group * rows + i)[:, None] * width + k[None, :]
+            kept = (k < width)[None, :]
+            tl.store(out, high, kept)
+            stored = high.to(tl.float32)
+            if PARTS == 2:
+                low = (u - stored).to(tl.float16)
+                tl.store(out + plane, low, kept)
+                stored += low.to(tl.float32)
+            squares += tl.sum(stored * stored, 1)
+        know = single + group * singles + i
+        share = length.to(tl.float32) / _NORM
+        tl.store(know + rows * _SIZE, squares * share * share)
+        tl.store(know + rows * _LENGTH, length.to(tl.float32))
+        tl.store(know + rows * _AMOUNT, (a / tl.load(fact + _LARGEST)).to(tl.float32))
+        tl.store(know + rows * _INVERSE, inv.to(tl.float32))
+        extent = tl.load(fact + _EXTENT)
+        for c in tl.static_range(T):
+            y = tl.load(values + (group * m + i) * T + c, present, 0.0).to(tl.float64)
+            y = tl.where(present, (y - tl.load(fact + _LOWEST + c)) / extent, 0.0)
+            tl.store(know + rows * (_VALUE + c), y.to(tl.float32))
+
+
+@triton.jit
+def _prepare(
+    points, values, amount, double, single, halves, gap, span, times, m, d, rows, width, doubles, singles, plane,
+    repeats, PROJECT: tl.constexpr, POWER: tl.constexpr, RESCALE: tl.constexpr, HALVES: tl.constexpr, T: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """All of the above, in one program for each group."""
+    _measure(points, values, amount, double, m, d, rows, width, doubles, repeats, PROJECT, T, ROWS, COLS)
+    tl.debug_barrier()
+    _summarise(double, gap, span, times, rows, width, doubles, 1, POWER, RESCALE, T, COLS, 1)
+    tl.debug_barrier()
+    _split(
+        points, values, amount, double, single, halves, m, d, rows, width, doubles, singles, plane,
+        HALVES, T, ROWS, COLS,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -622,7 +645,6 @@ def extremes(values: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(none, 0, low).sqrt(), torch.where(none, 0, high).sqrt()
 
 
-@functools.cache
 def blocks_of_pairs(g: int, rows: int, width: int, tile: int, parts: int, processors: int) -> tuple[int, int]:
     """How many groups, and how many rows and columns of pairs, the scratch holds at a time.
 
@@ -657,6 +679,12 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
+def _tile_and_warps(m: int, d: int) -> tuple[int, int]:
+    """Of the pairs; small tiles, where large ones would leave most processors idle."""
+    tile = 64 if m <= 512 else 128
+    return tile, tile // 16
+
+
 @functools.cache
 def _depth_and_stages(device: torch.device, tile: int, parts: int) -> tuple[int, int]:
     """Depth of a step of the products, and how many steps are loaded ahead, for the shared memory of the device."""
@@ -665,6 +693,100 @@ def _depth_and_stages(device: torch.device, tile: int, parts: int) -> tuple[int,
     room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
     depth = 64 if room >= 160 * 1024 else 32
     return depth, max(1, min(4 if tile == 128 else 2, room // (2 * parts * 2 * tile * depth)))
+
+
+# what a call brings to its program
+_POINTS, _VALUES, _AMOUNT_OF, _GAP, _SPAN, _TIMES, _GRADIENT, _MEANS, _WORKSPACE = map(At, range(9))
+
+
+@functools.lru_cache(maxsize=256)
+def _program(
+    g: int,
+    m: int,
+    d: int,
+    t: int,
+    power: float,
+    cosine: bool,
+    project: bool,
+    rescaled: bool,
+    with_gap: bool,
+    with_span: bool,
+    with_gradient: bool,
+    parts: int,
+    device: torch.device,
+    compiled_for: tuple[object, ...],
+) -> tuple[Program, int]:
+    """The kernels for one shape, and the bytes of their workspace."""
+    processors = _processors(device)
+    tile, warps = _tile_and_warps(m, d)
+    rows, width = _ceil(m, tile), (64 if d <= 64 else _ceil(d, 128))
+    tiles = rows // tile
+    cols = min(512, triton.next_power_of_2(d))
+    most = min(64, 4096 // cols)  # rows of a program that goes over the features
+    some = min(most, triton.next_power_of_2(max(1, g * rows // (2 * processors))))
+    blocks = rows // some
+    repeats = triton.cdiv(blocks, 256)
+    measured = triton.cdiv(blocks, repeats)
+    doubles = _FACTS.value + width + rows + measured * (_NUMBERS.value + width)
+    singles = (5 + t) * rows + 2 * tiles * tiles
+    groups, side = blocks_of_pairs(g, rows, width, tile, parts, processors)
+    plane, part = g * rows * width, groups * side * side
+    depth, stages = _depth_and_stages(device, tile, parts)
+    # so that no pull is beyond float16: lengths are at most sqrt(m), and 32 times the distance
+    scale = 2.0**15 / max(m, 128) if cosine else 2.0**10 / math.sqrt(max(m, 128))
+
+    sizes = 8 * g * doubles, 4 * g * singles, 8 * groups * (side // tile) * side, 2 * parts * plane, 2 * parts * part
+    starts = [0, *itertools.accumulate(_ceil(size, 256) for size in sizes)]
+    dtypes = torch.float64, torch.float32, torch.float32, torch.float16, torch.float16
+    double, single, pulls, halves, scratch = (
+        At(_WORKSPACE.number, start, dtype) for start, dtype in zip(starts, dtypes, strict=False)
+    )
+    gap, span = _GAP if with_gap else None, _SPAN if with_span else None
+    if rows * width <= FEW:  # one launch costs less than three
+        whole = min(rows & -rows, FEW // cols)  # the largest power of two that divides the rows
+        launches = [Launch(_prepare, (1, g, 1), (
+            _POINTS, _VALUES, _AMOUNT_OF, double, single, halves, gap, span, _TIMES, m, d, rows, width, doubles,
+            singles, plane, rows // whole, project, power, rescaled, parts, t, whole, cols,
+        ), warps=16)]  # fmt: skip
+    else:
+        launches = [
+            Launch(_measure, (measured, g, 1), (
+                _POINTS, _VALUES, _AMOUNT_OF, double, m, d, rows, width, doubles, repeats, project, t, some, cols,
+            )),
+            Launch(_summarise, (triton.cdiv(width, 64), g, 1), (
+                double, gap, span, _TIMES, rows, width, doubles, measured, power, rescaled, t, 64, 64,
+            )),
+            Launch(_split, (blocks, g, 1), (
+                _POINTS, _VALUES, _AMOUNT_OF, double, single, halves, m, d, rows, width, doubles, singles, plane,
+                parts, t, some, cols,
+            )),
+        ]  # fmt: skip
+    for group, row in itertools.product(range(0, g, groups), range(0, rows, side)):
+        now = min(groups, g - group)
+        for col in range(row, rows, side):
+            down, across = (min(side, rows - start) // tile for start in (row, col))
+            launches.append(Launch(_pairs, (down * across, now, 1), (
+                halves, double, single, scratch, pulls, group, row, col, across, rows, width, doubles, singles, plane,
+                side, part, scale, power, cosine, parts, with_gradient, t, tile, depth,
+            ), warps, min(stages, width // depth)))  # fmt: skip
+            if with_gradient:
+                ways = 1 if row == col else 2
+                crowded = 2 * down * (width // 128) * now * ways > processors
+                slab = tile if crowded else 64  # smaller tiles keep more processors busy
+                launches.append(Launch(_pull, (down * (width // slab), now, ways), (
+                    halves, double, single, scratch, pulls, _GRADIENT, group, row, col, m, d, rows, width, doubles,
+                    singles, plane, side, part, scale, cosine, parts, t, tile, slab, depth,
+                ), warps, stages))  # fmt: skip
+    if not cosine:
+        launches.append(Launch(_again, (rows // _ROWS, g, 1), (
+            _POINTS, double, single, _GRADIENT, m, d, rows, width, doubles, singles, power, with_gradient, t, tile,
+            _ROWS, 16,
+        ), warps=8))  # fmt: skip
+    launches.append(Launch(_finish, (blocks if with_gradient else 1, g, 1), (
+        _POINTS, double, single, _GRADIENT, _MEANS, m, d, rows, width, doubles, singles, project, not cosine,
+        with_gradient, t, tile, _ROWS, some, cols,
+    ), warps=8))  # fmt: skip
+    return Program(launches), starts[5] if with_gradient else starts[4]
 
 
 def means_and_gradient(
@@ -701,90 +823,23 @@ def means_and_gradient(
         options = power, distance, project, rescale, times, with_gradient
         done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
-    cosine = distance == "cosine"
-    parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
-    gradient = torch.empty(g, m, d, device=device) if with_gradient else torch.empty(0, device=device)
+    rescaled = rescale != "none" and power != 0
     with torch.cuda.device_of(points):
-        launch = Launcher(
-            device, g, m, d, t, points.dtype, values.dtype, amount.dtype, *aligned(points, values, amount),
-            power, distance, project, rescale, with_gradient, parts,
-        )  # fmt: skip
-        # so that no pull is beyond float16: lengths are at most sqrt(m), and 32 times the distance
-        scale = 2.0**15 / max(m, 128) if cosine else 2.0**10 / math.sqrt(max(m, 128))
         gap = span = None
-        if rescale != "none" and power != 0:
-            if t > 1:
-                gap, span = extremes(values, amount)
-            elif rescale == "authors":
-                gap = smallest_gap(values, amount)
-            if rescale == "max":
-                gap = None
-        close = not cosine
-        processors = _processors(device)
-        tile = 64 if m <= 512 else 128  # small ones, where large ones would leave most processors idle
-        warps = tile // 16
-        rows, width = _ceil(m, tile), (64 if d <= 64 else _ceil(d, 128))
-        tiles = rows // tile
-        cols = min(512, triton.next_power_of_2(d))
-        # rows of a program that goes over the features
-        some = min(64, 4096 // cols, triton.next_power_of_2(max(1, g * rows // (2 * processors))))
-        blocks = rows // some
-        repeats = triton.cdiv(blocks, 256)
-        parts_measured = triton.cdiv(blocks, repeats)
-        doubles = _FACTS.value + width + rows + parts_measured * (_NUMBERS.value + width)
-        singles = (5 + t) * rows + 2 * tiles * tiles
-        groups, side = blocks_of_pairs(g, rows, width, tile, parts, processors)
-        plane, part = g * rows * width, groups * side * side
-        double = torch.empty(g * doubles, dtype=torch.float64, device=device)
-        pulls_at = g * singles
-        single = torch.empty(pulls_at + (2 * groups * (side // tile) * side if with_gradient else 0), device=device)
-        halves = torch.empty(parts * plane, dtype=torch.float16, device=device)
-        scratch = torch.empty(parts * part if with_gradient else 1, dtype=torch.float16, device=device)
-        pulls = single[pulls_at:]
+        if rescaled and t > 1:
+            gap, span = extremes(values, amount)
+            gap = gap if rescale == "authors" else None
+        elif rescaled and rescale == "authors":
+            gap = smallest_gap(values, amount)
+        parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
+        program, room = _program(
+            g, m, d, t, power, distance == "cosine", project, rescaled, gap is not None, span is not None,
+            with_gradient, parts, device, (values.dtype, amount.dtype, *aligned(points, values, amount)),
+        )  # fmt: skip
+        gradient = torch.empty((g, m, d) if with_gradient else (0,), device=device)
         means = torch.empty(() if g == 1 else (g,), device=device)
-
-        launch(
-            _measure, (parts_measured, g, 1), points, values, amount, double, m, d, rows, width, doubles, repeats,
-            project, t, some, cols,
-        )  # fmt: skip
-        launch(
-            _summarise, (triton.cdiv(width, 64), g, 1), double, gap, span, times, rows, width, doubles,
-            parts_measured, power, rescale != "none", t, 64, 64,
-        )  # fmt: skip
-        launch(
-            _split, (blocks, g, 1), points, values, amount, double, single, halves, m, d, rows, width, doubles,
-            singles, plane, parts, t, some, cols,
-        )  # fmt: skip
-        depth, stages = _depth_and_stages(device, tile, parts)
-        for group in range(0, g, groups):
-            now = min(groups, g - group)
-            for row in range(0, rows, side):
-                for col in range(row, rows, side):
-                    down, across = (min(side, rows - start) // tile for start in (row, col))
-                    launch(
-                        _pairs, (down * across, now, 1), halves, double, single, scratch, pulls, group, row, col,
-                        across, rows, width, doubles, singles, plane, side, part, scale,
-                        power, cosine, parts, with_gradient, t, tile, depth, num_warps=warps, num_stages=stages,
-                    )  # fmt: skip
-                    if with_gradient:
-                        ways = 1 if row == col else 2
-                        crowded = 2 * down * (width // 128) * now * ways > processors
-                        slab = tile if crowded else 64  # smaller tiles keep more processors busy
-                        launch(
-                            _pull, (down * (width // slab), now, ways), halves, double, single,
-                            scratch, pulls, gradient, group, row, col, m, d, rows, width, doubles, singles, plane, side,
-                            part, scale, cosine, parts, t, tile, slab, depth,
-                            variant=slab, num_warps=warps, num_stages=stages,
-                        )  # fmt: skip
-        if close:
-            launch(
-                _again, (rows // _ROWS, g, 1), points, double, single, gradient, m, d, rows, width, doubles,
-                singles, power, with_gradient, t, tile, _ROWS, 16, num_warps=8,
-            )  # fmt: skip
-        launch(
-            _finish, (blocks if with_gradient else 1, g, 1), points, double, single, gradient, means, m, d, rows,
-            width, doubles, singles, project, close, with_gradient, t, tile, _ROWS, some, cols, num_warps=8,
-        )  # fmt: skip
+        workspace = torch.empty(room, dtype=torch.uint8, device=device)
+        program(device, points, values, amount, gap, span, float(times), gradient, means, workspace)
     return means, gradient
 
 
@@ -814,5 +869,6 @@ operator, pair_means = differentiable(
     "float times, bool with_gradient) -> (Tensor, Tensor)",
     means_and_gradient,
     _plain,
+    tensors=3,
     scalar=True,
 )
