@@ -13,6 +13,9 @@ an empty queue, so that the timed one finds the queue as it is in training (not 
 slow as ``without``). The overhead is the median of the differences to ``without`` within a round, in percent of the
 median of ``without``; with its 95% interval, by bootstrap over the rounds.
 
+"Replayed" is the same with each whole step, optimizer included, replayed from a CUDA graph: what the GPU takes, without
+the host, which in these eager steps is often the slower one. What waits for the GPU has no graph.
+
 "Alone" is the regularizer alone, forward and backward on captured features. On a GPU it is queued behind a wait, so
 that no launch is counted; a regularizer that itself waits for the GPU is marked, its time includes the host. The plain
 formula has no centers: it is to be held against "diversity only, grouping none".
@@ -244,6 +247,38 @@ def step_times(step: Step, optimizer: torch.optim.Optimizer, rounds: int) -> dic
     return times
 
 
+def replay_times(step: Step, optimizer: torch.optim.Optimizer, rounds: int) -> dict[str, list[float]]:
+    """The same for steps replayed from CUDA graphs, for the variants that can be captured."""
+    graphs: dict[str, torch.cuda.CUDAGraph] = {}
+    pool = None
+    for name in step.variants if torch.cuda.is_available() else ():
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with training(step, optimizer, name) as train:
+                side = torch.cuda.Stream()
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    train()
+                torch.cuda.current_stream().wait_stream(side)
+                with torch.cuda.graph(graph, pool=pool):
+                    train()
+        except RuntimeError as error:
+            print(f"{step.name}: no graph of {name}: {str(error).splitlines()[0]}", flush=True)
+            torch.cuda.synchronize()
+            optimizer.zero_grad(set_to_none=True)
+            continue
+        graphs[name] = graph
+        pool = graph.pool()
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    order, shuffle = list(graphs), random.Random(0).shuffle
+    for _ in range(rounds):
+        for name in order:
+            graphs[name].replay()
+            times[name].append(timed(graphs[name].replay)[0])
+        shuffle(order)
+    return times
+
+
 def overhead(times: list[float], base: list[float]) -> tuple[float, float, float]:
     """Median of the differences in percent of the median of the base, and its 95% bootstrap interval."""
     own, other = np.array(times), np.array(base)
@@ -306,6 +341,7 @@ def compare(step: Step, rounds: int) -> tuple[dict[str, Any], list[dict[str, Any
     optimizer = torch.optim.SGD(step.model.parameters(), lr=1e-6, momentum=0.9, fused=on_gpu)
     times = step_times(step, optimizer, rounds)
     peaks = {name: peak_memory(step, optimizer, name) for name in step.variants}
+    replayed = replay_times(step, optimizer, rounds)
     with training(step, optimizer, WITHOUT) as train, capture(step.model, step.layer) as tap:
         last = float(train())
     if not np.isfinite(last):
@@ -337,6 +373,11 @@ def compare(step: Step, rounds: int) -> tuple[dict[str, Any], list[dict[str, Any
             "peak_mib": None if peak is None else round(peak, 1),
             "peak_percent": None if peak is None or base is None else round(100 * (peak / base - 1), 2),
         }
+        if name in replayed:
+            percent, low, high = overhead(replayed[name], replayed[WITHOUT])
+            row["replayed_ms"] = round(statistics.median(replayed[name]), 3)
+            row["replayed_percent"] = round(percent, 2)
+            row["replayed_percent_95"] = [round(low, 2), round(high, 2)]
         nothing = {"value": None, "alone_ms": None, "alone_is_gpu_only": None}
         rows.append({**row, **(nothing if regularizer is None else alone(regularizer, features, rounds))})
     print(f"{step.name}: done", flush=True)
@@ -347,6 +388,9 @@ def line(row: dict[str, Any]) -> str:
     text = f"{row['step']:<6} {row['variant']:<34} {row['ms']:>9.2f} ms"
     low, high = row["overhead_percent_95"]
     text += f" {row['overhead_percent']:>+9.2f}% [{low:+.2f}, {high:+.2f}]".ljust(36)
+    if "replayed_ms" in row:
+        low, high = row["replayed_percent_95"]
+        text += f" replayed {row['replayed_ms']:>7.2f} ms {row['replayed_percent']:>+6.2f}% [{low:+.2f}, {high:+.2f}]"
     if row["peak_mib"] is not None:
         text += f" {row['peak_mib']:>9.0f} MiB {row['peak_percent']:>+7.2f}%"
     if row["alone_ms"] is not None:

@@ -148,6 +148,7 @@ def ordinal_entropy(
                 generator=generator,
                 eager=eager,
                 times=-float(diversity_weight) if fixed else 1.0,
+                coarse=features.dtype in (torch.float16, torch.bfloat16),
             )
             loss = loss if fixed else -diversity_weight * loss
             if drawn:

@@ -81,17 +81,9 @@ def rows(
         if min(h, w) < stride:
             raise ValueError(f"expected a stride of at most {min(h, w)} for maps of {h} x {w}, got {stride}")
         grid = (h // stride, w // stride)
-        if stride == 1:
-            features = features.permute(0, 2, 3, 1)
-        elif h % stride or w % stride:
-            features = F.interpolate(features, size=grid, mode="nearest").permute(0, 2, 3, 1)
-        # the same by slices, whose gradient costs less, the least in the memory format of the features
-        elif features.stride(1) == 1:  # channels last
-            features = features.permute(0, 2, 3, 1)[:, ::stride, ::stride]
-        else:
-            features = features[:, :, ::stride, ::stride].permute(0, 2, 3, 1)
-        features = features.reshape(b, grid[0] * grid[1], c)
-    if features.dtype != dtype:  # half precision
+        features = _nearest(features, grid).permute(0, 2, 3, 1)  # (b, h, w, c)
+        features = features.to(dtype, memory_format=torch.contiguous_format).reshape(b, grid[0] * grid[1], c)
+    elif features.dtype != dtype:  # half precision
         features = features.to(dtype)
     lead = features.shape[:-1]  # (n,) or (b, n)
     parts: dict[str, Tensor] = {}  # each (*lead, t)
@@ -108,10 +100,7 @@ def rows(
             size = f"b={lead[0]} maps" if layout == 4 else " x ".join([f"n={lead[-1]} rows", *map(str, lead[:-1])])
             raise ValueError(f"expected {name} with {size}, got {tuple(part.shape)}: {_SHAPES[layout]}")
         if layout == 4:
-            maps = part if part.dim() == 4 else part[:, None]  # (b, t, h', w')
-            if maps.shape[2:] != grid:
-                numbers = maps.to(features.dtype) if name == "mask" else maps
-                maps = F.interpolate(numbers, size=grid, mode="nearest").to(part.dtype)
+            maps = _nearest(part if part.dim() == 4 else part[:, None], grid)  # (b, t, h, w)
             parts[name] = maps.permute(0, 2, 3, 1).reshape(*lead, maps.shape[1])
         else:
             parts[name] = part if part.dim() == layout else part[..., None]
@@ -120,9 +109,14 @@ def rows(
             raise ValueError(f"expected {name} with the shape of the targets, got {tuple(part.shape)}")
     targets = parts["targets"]
 
-    amount = parts["sample_weight"][..., 0].detach() if "sample_weight" in parts else features.new_ones(lead)
-    if "mask" in parts:
-        amount = torch.where(parts["mask"].all(-1), amount, 0)
+    inside = parts.get("mask")
+    if inside is not None:
+        inside = inside[..., 0] if inside.shape[-1] == 1 else inside.all(-1)
+    if "sample_weight" in parts:
+        amount = parts["sample_weight"][..., 0].detach()
+        amount = amount if inside is None else torch.where(inside, amount, 0)
+    else:
+        amount = features.new_ones(lead) if inside is None else inside.to(dtype)
     # a transform of torch.func forbids looking at values, just as a trace does
     eager = check or (
         features.device.type == "cpu"
@@ -130,7 +124,9 @@ def rows(
         and torch._C._functorch.peek_interpreter_stack() is None
     )
     plain = parts.keys() == {"targets"}  # every row counts once
-    present = None if plain and not eager else amount != 0
+    present = None if plain and not eager else inside
+    if "sample_weight" in parts or (plain and eager):
+        present = amount != 0
     if eager and present is not None:
         wrong = int((present & ~targets.isfinite().all(-1)).sum())
         if wrong:
@@ -147,3 +143,18 @@ def rows(
         amount.reshape(g, n),
         eager,
     )
+
+
+def _nearest(maps: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Maps ``(b, c, h, w)`` at the nearest places of a grid; a view where the sizes divide."""
+    h, w = maps.shape[2:]
+    if (h, w) == grid:
+        return maps
+    if h % grid[0] == 0 and w % grid[1] == 0:
+        down, across = h // grid[0], w // grid[1]
+        # the gradient of a slice has the dimensions in memory as the slice has them: so sliced as the maps lie there
+        if maps.stride(1) == 1:
+            return maps.permute(0, 2, 3, 1)[:, ::down, ::across].permute(0, 3, 1, 2)
+        return maps[:, :, ::down, ::across]
+    numbers = maps.float() if maps.dtype == torch.bool else maps
+    return F.interpolate(numbers, size=grid, mode="nearest").to(maps.dtype)

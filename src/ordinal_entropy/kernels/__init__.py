@@ -49,7 +49,8 @@ def describe() -> dict[str, str]:
     """The kernel in force, and when each is taken."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     why = unfit(torch.empty(1, 1, 1, device=device), torch.empty(1, 1, 1, device=device))
-    parts = "3 products of float16 halves" if torch.get_float32_matmul_precision() == "highest" else "1 product"
+    highest = torch.get_float32_matmul_precision() == "highest"
+    parts = "3 products of float16 halves (1 of half-precision features)" if highest else "1 product"
     return {
         "chosen": _chosen,
         "fused": f"not here: {why}" if why else f"on the tensor cores, {parts}; auto: CUDA tensors but float64",
@@ -99,6 +100,7 @@ def pair_mean(
     generator: torch.Generator | None,
     eager: bool,
     times: float = 1.0,
+    coarse: bool = False,
 ) -> Tensor:
     """Mean over all pairs of weight times distance, averaged over the groups that have a pair; no pair: 0.
 
@@ -114,6 +116,7 @@ def pair_mean(
         generator: for the draw.
         eager: values may be looked at.
         times: a factor of the result.
+        coarse: the points were computed in half precision, so that half precision will do for their products.
     """
     copies = amount.sum(1) if eager else None
     if copies is not None and bool(((copies <= 1) & ((amount > 0).sum(1) > 1)).any()):
@@ -126,7 +129,8 @@ def pair_mean(
         if usual and not why:
             from ordinal_entropy.kernels import triton
 
-            means = triton.pair_means(points, values, amount, POWERS[str(weighting)], distance, project, rescale, times)
+            power = POWERS[str(weighting)]
+            means = triton.pair_means(points, values, amount, power, distance, project, rescale, times, coarse)
             if points.shape[0] == 1:
                 return means
             return means.sum() / (amount.sum(1) > 1).sum().clamp_min(1)

@@ -5,7 +5,7 @@ Kernels follow each other without a look at any value:
 1. ``_measure``, ``_summarise``: norms, the middle of the points, the range of the targets; sums in float64.
 2. ``_split``: each row, (divided by its norm and) centered in float64, as a length and a direction, the direction as
    the sum of two float16 numbers (22 bits of mantissa; one alone, 11 bits like TF32, where
-   ``torch.get_float32_matmul_precision()`` is not "highest").
+   ``torch.get_float32_matmul_precision()`` is not "highest", and for features of half precision, which have no more).
    Of a small group both are one kernel, ``_prepare``.
 3. ``_pairs``: for a block of pairs, each pair once, three products on the tensor cores give the distances; their sum is
    kept, and what each pair pulls goes to a scratch of fixed size, as two float16 numbers again.
@@ -798,6 +798,7 @@ def means_and_gradient(
     project: bool,
     rescale: str,
     times: float,
+    coarse: bool,
     with_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     """Mean over all pairs of weight times distance, one a group, and its gradient ``(g, m, d)``.
@@ -811,16 +812,18 @@ def means_and_gradient(
         project: divide the points by their norms first.
         rescale: "max", "authors" or "none".
         times: a factor of the means.
+        coarse: one product will do; the same for half-precision points.
         with_gradient: compute the gradient too; without, it is empty.
 
     Returns:
         Both in float32; the means ``(g,)``, of one group a scalar.
     """
+    coarse = coarse or points.dtype in (torch.float16, torch.bfloat16)
     points, values, amount = points.float().contiguous(), values.contiguous(), amount.contiguous()
     (g, m, d), t, device = points.shape, values.shape[-1], points.device
     if g > MOST_GROUPS:
         inputs = zip(points.split(MOST_GROUPS), values.split(MOST_GROUPS), amount.split(MOST_GROUPS), strict=True)
-        options = power, distance, project, rescale, times, with_gradient
+        options = power, distance, project, rescale, times, coarse, with_gradient
         done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
     rescaled = rescale != "none" and power != 0
@@ -831,7 +834,7 @@ def means_and_gradient(
             gap = gap if rescale == "authors" else None
         elif rescaled and rescale == "authors":
             gap = smallest_gap(values, amount)
-        parts = 2 if torch.get_float32_matmul_precision() == "highest" else 1
+        parts = 1 if coarse or torch.get_float32_matmul_precision() != "highest" else 2
         program, room = _program(
             g, m, d, t, power, distance == "cosine", project, rescaled, gap is not None, span is not None,
             with_gradient, parts, device, (values.dtype, amount.dtype, *aligned(points, values, amount)),
@@ -852,6 +855,7 @@ def _plain(
     project: bool,
     rescale: str,
     times: float,
+    coarse: bool,
 ) -> Tensor:
     """The same means by plain operations."""
     low, high = extremes_by_blocks(values, amount, power)
@@ -866,7 +870,7 @@ def _plain(
 operator, pair_means = differentiable(
     "pair_means",
     "(Tensor points, Tensor values, Tensor amount, float power, str distance, bool project, str rescale, "
-    "float times, bool with_gradient) -> (Tensor, Tensor)",
+    "float times, bool coarse, bool with_gradient) -> (Tensor, Tensor)",
     means_and_gradient,
     _plain,
     tensors=3,
