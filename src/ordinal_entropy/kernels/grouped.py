@@ -16,7 +16,7 @@ from torch import Tensor
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
 
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
-_BLOCK, _SOME, _WARPS = 32, 128, 8  # rows of a program, and how many others it compares them with at a time
+_BLOCK, _SOME = 32, 128  # rows of a program, and how many others it compares them with at a time
 
 
 @triton.jit
@@ -102,9 +102,9 @@ def _place(
 def _placing(g: int, n: int, t: int, bins: bool, compiled_for: tuple[object, ...]) -> Program:
     keys, targets, amount, lead, total, means, slot, share, values, there = map(At, range(10))
     grid = (triton.cdiv(n, _BLOCK), g, 1)
-    match = Launch(_match, grid, (keys, targets, amount, lead, total, means, n, t, bins, _BLOCK, _SOME), _WARPS)
+    match = Launch(_match, grid, (keys, targets, amount, lead, total, means, n, t, bins, _BLOCK, _SOME))
     place = (keys, means, amount, lead, total, slot, share, values, there, n, t, _BLOCK, _SOME)
-    return Program([match, Launch(_place, grid, place, _WARPS)])
+    return Program([match, Launch(_place, grid, place)])
 
 
 def places(targets: Tensor, amount: Tensor, width: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:

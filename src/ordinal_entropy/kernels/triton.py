@@ -664,12 +664,12 @@ def blocks_of_pairs(g: int, rows: int, width: int, tile: int, parts: int, proces
         return -(-number * groups // processors)
 
     def time(side: int) -> float:
-        """In products of tiles; what follows the products of a tile of pairs counts for 3, a pair of launches for 8."""
+        """In products of tiles; what follows the products of a tile of pairs counts for 3, a pair of launches for 24."""
         number = -(-tiles // side)
         turned = rounds(side * deep * 2) if 2 * side * deep * groups > processors else 0.6
         alone = rounds(side * deep) if 2 * side * deep * groups > processors else 0.6
-        off = rounds(side * side) * (deep + 3) + turned * side + 8
-        return number * (rounds(side * (side + 1) // 2) * (deep + 3) + alone * side + 8 + (number - 1) / 2 * off)
+        off = rounds(side * side) * (deep + 3) + turned * side + 24
+        return number * (rounds(side * (side + 1) // 2) * (deep + 3) + alone * side + 24 + (number - 1) / 2 * off)
 
     return groups, tile * min(range(most, 0, -1), key=time)
 

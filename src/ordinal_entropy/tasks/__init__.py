@@ -1,1 +1,86 @@
-"""The tasks of the paper, each with its data, models, metrics and recipe; needs the [train] extra."""
+"""The tasks of the paper, each with its data, models, metrics and recipe; needs the [train] extra.
+
+A task is looked up by name and loaded when it is asked for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from ordinal_entropy.recipes import lookup, override, pairs
+
+_WHERE = {
+    "linear": "ordinal_entropy.tasks.operators.recipe",
+    "nonlinear": "ordinal_entropy.tasks.operators.recipe",
+    "nonlinear-paths": "ordinal_entropy.tasks.operators.recipe",
+}
+
+Progress = Callable[[int, int], None]  # steps done, steps in all
+
+
+class Outcome(NamedTuple):
+    """Of one run: at so many steps, on the rows it trains on, on validation rows and on test rows."""
+
+    steps: list[int]
+    train: list[float]
+    validation: list[float]
+    test: list[float]
+    last: float
+    best_validation: float  # test score where the validation score is best
+    best_test: float
+
+
+class Plan(NamedTuple):
+    """One run to be carried out."""
+
+    method: str
+    seed: int
+    recipe: Any
+
+
+class Task(NamedTuple):
+    """What the command line and the studies need of a task."""
+
+    about: str  # one line
+    metric: str
+    lower_is_better: bool
+    presets: Mapping[str, Any]  # recipes by name
+    fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for
+    train: Callable[..., list[Outcome]]  # (plans, device, folder, progress, on_metrics): goes on from what folder holds
+    evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
+
+
+def names() -> list[str]:
+    """The tasks there are.
+
+    Example:
+        >>> names()
+        ['linear', 'nonlinear', 'nonlinear-paths']
+    """
+    return list(_WHERE)
+
+
+def load(name: str) -> Task:
+    """The task of that name; a ValueError names those near an unknown one.
+
+    Example:
+        >>> load("linear").metric
+        'mse'
+    """
+    module = import_module(lookup("task", name, _WHERE))
+    task: Task = module.TASKS[name]
+    return task
+
+
+def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> Any:
+    """A recipe of a task, a frozen dataclass, with every ``key=value`` in place of its own.
+
+    Example:
+        >>> recipe("linear", "quick", ["hidden=50"]).hidden
+        50
+    """
+    task = load(name)
+    for key, _ in pairs(settings):
+        if key in task.fixed:
+            raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
+    return override(lookup(f"preset of {name}", preset, task.presets), settings)

@@ -1,0 +1,489 @@
+"""The command line: reads options, calls the library, prints.
+
+Exit status 2: a mistake of the user's, told in one sentence; 130: stopped by the user.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ordinal_entropy import __version__, comparison, environment, kernels, methods, runs, studies, tasks
+from ordinal_entropy.recipes import described, explained, restored
+from ordinal_entropy.studies import grid, tables
+
+app = typer.Typer(
+    name="ordinal-entropy",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+    help="""Regularizers for deep regression: train, compare, reproduce.
+
+Begin with
+
+    ordinal-entropy compare linear --methods baseline,oe --seeds 5 --preset quick
+
+which trains ten small networks in a minute or two on a CPU and says whether ordinal entropy helped.
+`ordinal-entropy reproduce --list` names the tables and figures of the paper, `ordinal-entropy doctor` says what is
+installed. Everything that is stopped goes on when the same command is given again.""",
+)
+
+_SETTINGS_HELP = "Override a key of the recipe; may be given often. `--keys` shows all keys."
+SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTINGS_HELP)]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where everything is written.  [default: a folder in ./runs]"),
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...; auto: a GPU if there is one.")
+]
+PresetOption = Annotated[
+    str, typer.Option("--preset", metavar="NAME", help="paper: as published. quick: minutes on a CPU.")
+]
+KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def _say(text: str) -> None:
+    """To standard error, where progress goes; results go to standard output."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def _one_sentence(out: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
+    """A mistake of the user's ends with a sentence and status 2; a stop says how to go on, status 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        folder = out()
+        go_on = f"to go on from what {folder} holds, give the same command again" if folder else "nothing was lost"
+        _say(f"Stopped; {go_on}.")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:  # the reader of our output left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except ModuleNotFoundError as error:
+        if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):
+            raise
+        _say(f"ordinal-entropy: this needs {error.name}: pip install 'ordinal-entropy[train]'")
+        raise typer.Exit(2) from None
+    except (ValueError, OSError, ImportError) as error:
+        if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):  # for whoever takes it for a mistake of ours
+            raise
+        _say(f"ordinal-entropy: {' '.join(str(error).split())}")
+        raise typer.Exit(2) from None
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"expected --device to be auto, cpu or cuda, got {name!r}") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"expected a device that is here, got {name!r}; CUDA devices found: {torch.cuda.device_count()}"
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"expected --device to be auto, cpu or cuda, got {name!r}")
+    return name
+
+
+def _folder(label: str, what: dict[str, Any]) -> Path:
+    """The same for the same settings, so that the same command goes on."""
+    digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:6]
+    return Path("runs") / f"{label}-{digest}"
+
+
+def _check_writable(out: Path) -> None:
+    """Before hours of training, not after."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            reason = "a file is where a folder should be"
+        raise OSError(f"expected to be able to write to --out {out}, got: {reason}") from None
+
+
+@contextmanager
+def _progress(unit: str = "steps") -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left on a terminal; elsewhere a line at each tenth."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        told = [0]
+
+        def tell(done: int, total: int) -> None:
+            tenth = 10 * done // max(total, 1)
+            if tenth > told[0]:
+                told[0] = tenth
+                _say(f"{done:,} of {total:,} {unit}")
+
+        yield tell
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[count]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("preparing data", total=None, count="")
+        training = [False]
+
+        def update(done: int, total: int) -> None:
+            if not training[0]:  # the time left is that of the steps, without the data
+                training[0] = True
+                progress.reset(
+                    bar, total=total, completed=done, description="training" if unit == "steps" else "measuring"
+                )
+            progress.update(bar, completed=done, total=total, count=f"{done:,} of {total:,}")
+
+        yield update
+
+
+def _show_keys(title: str, parts: Sequence[object], hidden: Sequence[str] = ()) -> None:
+    table = _table("key", "value", "what it is")
+    seen: set[str] = set(hidden)
+    for part in parts:
+        for key, value, comment in explained(part):
+            if key not in seen:
+                seen.add(key)
+                text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                table.add_row(key, Text(text), Text(comment))
+    _print_titled(_console(), title, table)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit()
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def reproduce(
+    study: Annotated[str | None, typer.Argument(metavar="STUDY", help="A name that --list prints.")] = None,
+    settings: SettingsOption = None,
+    out: OutOption = None,
+    device: DeviceOption = "auto",
+    list_: Annotated[bool, typer.Option("--list", help="Name the studies, and stop.")] = False,
+    keys: KeysOption = False,
+) -> None:
+    """A table or figure of the paper, beside the paper's numbers.
+
+    All runs of a study train as one stack. As published they take a minute or two on a large GPU and hours on a CPU;
+    fewer steps and seeds show the shape of the thing:
+
+        ordinal-entropy reproduce table1-linear --set steps=3000 --set seeds=3
+
+    Writes summary.json (and a PNG for a figure) to --out. A finished study is read back, not run again.
+    """
+    if list_:
+        table = _table("study", "what it is")
+        for name in studies.names():
+            table.add_row(name, Text(studies.describe(name)))
+        _console().print(table)
+        return
+    folder: list[Path] = []
+    with _one_sentence(lambda: folder[0] if folder else None):
+        if study is None:
+            raise ValueError(f"expected the name of a study, got none; there are {', '.join(studies.names())}")
+        own, recipe = studies.settled(study, settings or [])
+        if keys:
+            fixed = studies.get(study).fixed(own)
+            _show_keys(
+                f"{study}: its own keys, then those of its recipe",
+                [own, recipe],
+                [k for k in fixed if not hasattr(own, k)],
+            )
+            return
+        what = {**described(recipe), **described(own)}
+        plain, plain_recipe = studies.settled(study)
+        unchanged = what == {**described(plain_recipe), **described(plain)}
+        place = out or (Path("runs") / study if unchanged else _folder(study, what))
+        where = _device(device)
+        _check_writable(place)
+        folder.append(place)
+        done = (place / "summary.json").exists()
+        measured = studies.get(study).measured is not None
+        _say(f"{study}: {studies.describe(study)}")
+        if not done:
+            count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
+            _say(f"{count} {'measurements' if measured else f'runs of {recipe.steps:,} steps'} on {where}, in {place}")
+        with _progress("measurements" if measured else "steps") as progress:
+            summary = studies.run(study, place, settings or [], where, progress)
+        _print_study(study, summary, place, read_back=done)
+
+
+def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bool) -> None:
+    console, study = _console(), studies.get(name)
+    if study.measured is not None:
+        _print_titled(
+            console,
+            f"{summary['metric']}, one run alone, on {summary['device']}",
+            tables.cost_table(summary),
+        )
+        console.print(f"MB: {summary['memory_is']}.")
+    else:
+        _print_scores(console, summary, study.scale)
+        console.print("p-values are of single comparisons, not adjusted for their number.")
+    for note in study.notes:
+        console.print(note)
+    console.print(f"{'Read back from' if read_back else 'Written to'} {out / 'summary.json'}", soft_wrap=True)
+    if study.picture is not None:
+        picture = studies.picture_path(name, out)
+        if picture.exists():
+            console.print(f"Drawn in {picture}", soft_wrap=True)
+        else:
+            console.print(
+                "The figure needs matplotlib: pip install 'ordinal-entropy[report]', then give the same command again "
+                "with the same --out; nothing is trained anew.",
+                markup=False,
+            )
+
+
+def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> None:
+    metric = f"test {summary['metric'].upper()}{tables.times(scale)}"
+    runs_each = len(next(iter(summary["methods"].values()))["values"])
+    better = "lower is better" if summary["lower_is_better"] else "higher is better"
+    precision = "; TF32" if summary["recipe"].get("tf32") and summary["device"].startswith("cuda") else ""
+    title = f"{metric}, mean ± std of {runs_each} runs; {better}{precision}"
+    _print_titled(console, title, tables.scores_table(summary, scale=scale))
+    title = f"Against {summary['baseline']}, seed by seed, best on validation; {metric}"
+    _print_titled(console, title, tables.paired_table(summary, scale=scale))
+
+
+def _print_titled(console: Console, title: str, table: Table) -> None:
+    console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading)
+    return table
+
+
+@app.command()
+def compare(
+    task: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(tasks.names())}.")],
+    method_names: Annotated[
+        str, typer.Option("--methods", metavar="A,B,...", help=f"Among {', '.join(methods.names())}.")
+    ] = "baseline,oe",
+    seeds: Annotated[int, typer.Option("--seeds", help="Runs of each method: seeds 0, 1, ...")] = 10,
+    preset: PresetOption = "paper",
+    settings: SettingsOption = None,
+    out: OutOption = None,
+    device: DeviceOption = "auto",
+    engine: Annotated[str, typer.Option("--engine", help="local: this machine.")] = "local",
+    keys: KeysOption = False,
+) -> None:
+    """Does a method help? A paired comparison over seeds, with a verdict.
+
+    Runs of one seed have the same rows and first weights whatever the method, so they are compared pair by pair. The
+    others are held to baseline, or to the first method where that is not among them:
+
+        ordinal-entropy compare linear --methods baseline,ld,oe --seeds 5 --preset quick --set strength=0.01
+
+    Writes summary.json to --out.
+    """
+    folder: list[Path] = []
+    with _one_sentence(lambda: folder[0] if folder else None):
+        recipe = tasks.recipe(task, preset, settings or [])
+        if keys:
+            _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
+            return
+        if engine != "local":
+            raise ValueError(f"expected --engine local, the only one there is so far, got {engine!r}")
+        names = grid.methods_known([name.strip() for name in method_names.split(",") if name.strip()])
+        if len(names) < 2:
+            raise ValueError(f"expected two or more --methods, got {', '.join(names)}")
+        if "baseline" in names:
+            names = ["baseline", *(name for name in names if name != "baseline")]
+        numbers = grid.seeds_from(seeds)
+        where = _device(device)
+        what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **described(recipe)}
+        place = out or _folder(f"compare-{task}", what)
+        _check_writable(place)
+        folder.append(place)
+        summary = studies.finished(place, what)
+        read_back = summary is not None
+        if summary is None:
+            _say(
+                f"{task}, preset {preset}: {len(names)} methods x {seeds} seeds = {len(names) * seeds} runs of "
+                f"{recipe.steps:,} steps on {where}, in {place}"
+            )
+            variants = [grid.Variant(name) for name in names]
+            with _progress() as progress:
+                summary = grid.summary_of(task, variants, recipe, numbers, out=place, device=where, progress=progress)
+            runs.write_json(place / "summary.json", summary)
+            summary = runs.read_json(place / "summary.json")
+        console = _console()
+        _print_scores(console, summary, _scale(summary))
+        for sentence in comparison.verdict(summary):
+            console.print(Text(sentence))
+        if preset == "quick":
+            console.print(
+                "The quick preset trains for a small part of the published steps: it shows how, not how much."
+            )
+        console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
+
+
+def _scale(summary: dict[str, Any]) -> float:
+    """The power of ten, in thousands, that the baseline's mean is a multiple of."""
+    mean = summary["methods"][summary["baseline"]]["mean"]
+    if not mean or 1 <= abs(mean) < 1000:
+        return 1.0
+    return 1e-3 if abs(mean) >= 1e-4 else 1e-6
+
+
+@app.command()
+def train(
+    task: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(tasks.names())}.")],
+    method: Annotated[str, typer.Option("--method", help=f"One of {', '.join(methods.names())}.")] = "oe",
+    seed: Annotated[int, typer.Option("--seed", help="Of first weights and draws; chooses the training rows too.")] = 0,
+    preset: PresetOption = "paper",
+    settings: SettingsOption = None,
+    out: OutOption = None,
+    device: DeviceOption = "auto",
+    keys: KeysOption = False,
+) -> None:
+    """One run of a recipe, resumable.
+
+        ordinal-entropy train linear --method ld --seed 3 --preset quick --out runs/mine
+
+    Writes a run folder: recipe.json, metrics.jsonl as it goes, checkpoints, and result.json at the end.
+    """
+    folder: list[Path] = []
+    with _one_sentence(lambda: folder[0] if folder else None):
+        recipe = tasks.recipe(task, preset, settings or [])
+        if keys:
+            _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
+            return
+        grid.methods_known([method])
+        if seed < 0:
+            raise ValueError(f"expected --seed to be at least 0, got {seed}")
+        where = _device(device)
+        what = {"task": task, **described(recipe)}
+        place = out or _folder(f"{task}-{method}-seed{seed}", what)
+        _check_writable(place)
+        folder.append(place)
+        run = runs.create(place, what, method, seed)
+        result = run.result()
+        if result is None:
+            _say(f"{task}, preset {preset}: {method}, seed {seed}, {recipe.steps:,} steps on {where}, in {place}")
+            result = _trained(task, recipe, run, where)
+        else:
+            _say(f"{place} holds this run already, finished")
+        _print_result(f"{task}, {method}, seed {seed}: test {tasks.load(task).metric.upper()}", result)
+        _console().print(f"The run is in {place}", soft_wrap=True)
+
+
+def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, Any]:
+    """Trains into a run folder; a step that the folder has logged before a stop is not logged again."""
+    logged = {line["step"] for line in run.metrics()}
+
+    def log(step: int, scores: Sequence[Any]) -> None:  # of all runs of the stack, which is one
+        if step not in logged:
+            run.log(step=step, **scores[0]._asdict())
+
+    plan = tasks.Plan(run.method, run.seed, recipe)
+    with _progress() as progress:
+        (scores,) = tasks.load(task).train([plan], device=device, folder=run.path, progress=progress, on_metrics=log)
+    numbers = {
+        "metric": tasks.load(task).metric,
+        "last": scores.last,
+        "best_validation": scores.best_validation,
+        "best_test": scores.best_test,
+        "steps": scores.steps[-1],
+    }
+    run.finish(numbers)
+    return run.result() or numbers
+
+
+def _print_result(title: str, result: dict[str, Any]) -> None:
+    table = _table("last step", "best on validation", "best on test, as the paper")
+    shown = [result[at] for at in ("last", "best_validation", "best_test")]
+    table.add_row(*("no number" if value is None else f"{value:.4g}" for value in shown))
+    _print_titled(_console(), title, table)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train wrote.")],
+    device: DeviceOption = "auto",
+) -> None:
+    """Scores of a run, computed anew from its last checkpoint.
+
+    ordinal-entropy evaluate runs/mine
+    """
+    with _one_sentence():
+        found = runs.open(run)
+        content = dict(found.recipe)
+        name = content.pop("task", None)
+        if not isinstance(name, str):
+            raise ValueError(f"expected a run folder of the command train, got {run}, whose recipe names no task")
+        task = tasks.load(name)
+        recipe = restored(task.presets["paper"], content)
+        plan = tasks.Plan(found.method, found.seed, recipe)
+        scores = task.evaluate(plan, device=_device(device), folder=run)
+        title = f"{name}, {found.method}, seed {found.seed}, step {scores.pop('step'):,.0f} of {recipe.steps:,}"
+        table = _table("rows", task.metric.upper())
+        for part, score in scores.items():
+            table.add_row(part, f"{score:.4g}")
+        _print_titled(_console(), title, table)
+
+
+@app.command()
+def doctor() -> None:
+    """What is installed, what it runs on, and which kernels are in use."""
+    console = _console()
+    for title, content in (
+        ("Here", environment.environment()),
+        ("Kernels for pairs", kernels.describe()),
+        ("Optional parts", environment.optional_parts()),
+    ):
+        console.print(Text(title, style="bold"))
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column()
+        for key, value in content.items():
+            table.add_row(
+                key, Text("not installed" if value is None and title == "Optional parts" else str(value or "none"))
+            )
+        console.print(Padding(table, (0, 0, 1, 2)))
+    console.print("Missing parts come with extras: pip install 'ordinal-entropy[train,report]'", markup=False)

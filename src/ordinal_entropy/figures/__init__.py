@@ -1,0 +1,1 @@
+"""Pictures from what runs and studies have written; needs the [report] extra."""

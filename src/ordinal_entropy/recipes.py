@@ -1,0 +1,161 @@
+"""Recipes are frozen dataclasses: one look-up of names, one reading of ``key=value``."""
+
+import difflib
+import inspect
+import math
+import re
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Recipe = TypeVar("Recipe")
+Value = TypeVar("Value")
+
+_TRUE, _FALSE, _NONE = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("none", "all")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence that names what is near an unknown name, and all there are.
+
+    Example:
+        >>> unknown("task", "liner", ["linear", "nonlinear"])
+        "expected a task like 'linear' or 'nonlinear', got 'liner'; there are linear, nonlinear"
+    """
+    known = list(known)
+    near = difflib.get_close_matches(name.lower(), known, n=3)
+    like = f"a {kind} like {' or '.join(map(repr, near))}" if near else f"the name of a {kind}"
+    return f"expected {like}, got {name!r}; there are {', '.join(known)}"
+
+
+def lookup(kind: str, name: str, known: Mapping[str, Value]) -> Value:
+    """``known[name]``, or a ValueError that names the near ones.
+
+    Example:
+        >>> lookup("preset", "quick", {"paper": 50_000, "quick": 3_000})
+        3000
+    """
+    if name not in known:
+        raise ValueError(unknown(kind, name, known))
+    return known[name]
+
+
+def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+    """The recipe with every ``key=value`` in place of its own, each read as the type of the field.
+
+    Later ones win. A tuple is written with commas, ``None`` as "none" or "all".
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Baking:
+        ...     degrees: float = 180.0
+        ...     trays: tuple[int, ...] = (1,)
+        >>> override(Baking(), ["degrees=2e2", "trays=1,3"])
+        Baking(degrees=200.0, trays=(1, 3))
+    """
+    hints = get_type_hints(type(recipe))
+    names = [field.name for field in fields(recipe)]  # type: ignore[arg-type]
+    found: dict[str, Any] = {}
+    for key, text in pairs(settings):
+        if key not in names:
+            raise ValueError(unknown("key", key, names))
+        found[key] = _read(key, text, hints[key])
+    return replace(recipe, **found)  # type: ignore[type-var]
+
+
+def pairs(settings: Sequence[str]) -> list[tuple[str, str]]:
+    """``key=value`` taken apart; dashes in a key are read as underscores.
+
+    Example:
+        >>> pairs(["learning-rate=0.01", "data="])
+        [('learning_rate', '0.01'), ('data', '')]
+    """
+    found = []
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"expected a setting key=value, got {setting!r}")
+        found.append((key.strip().replace("-", "_"), text.strip()))
+    return found
+
+
+def described(recipe: object) -> dict[str, Any]:
+    """The fields as JSON has them: tuples are lists.
+
+    Example:
+        >>> from dataclasses import make_dataclass
+        >>> described(make_dataclass("Baking", ["trays"])(trays=(1, 3)))
+        {'trays': [1, 3]}
+    """
+    content = asdict(recipe)  # type: ignore[call-overload]
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
+
+
+def restored(recipe: Recipe, content: Mapping[str, Any]) -> Recipe:
+    """The recipe that ``described`` told of, of the same kind as the one given.
+
+    Example:
+        >>> from dataclasses import make_dataclass
+        >>> Baking = make_dataclass("Baking", ["trays"], frozen=True)
+        >>> restored(Baking(trays=()), {"trays": [1, 3]})
+        Baking(trays=(1, 3))
+    """
+    names = {field.name for field in fields(recipe)}  # type: ignore[arg-type]
+    if set(content) != names:
+        strange = ", ".join(sorted(set(content) ^ names))
+        raise ValueError(f"expected a recipe with exactly the keys of {type(recipe).__name__}, got other {strange}")
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
+    return replace(recipe, **values)  # type: ignore[type-var]
+
+
+def explained(recipe: object) -> list[tuple[str, Any, str]]:
+    """Every key with its value here and the comment behind its default in the source."""
+    try:
+        source = inspect.getsource(type(recipe))
+    except (OSError, TypeError):  # no source at hand
+        source = ""
+    comments = dict(re.findall(r"^    (\w+): [^#\n]*?  # (.*)$", source, flags=re.MULTILINE))
+    return [(field.name, getattr(recipe, field.name), comments.get(field.name, "")) for field in fields(recipe)]  # type: ignore[arg-type]
+
+
+def _read(key: str, text: str, kind: Any) -> Any:
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return lookup(f"value of {key}", text, {str(choice): choice for choice in inside})
+    if origin in (Union, types.UnionType):  # T | None
+        if text.lower() in _NONE:
+            return None
+        return _read(key, text, next(part for part in inside if part is not type(None)))
+    if origin is tuple:  # tuple[T, ...]
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise ValueError(f"expected {key}=VALUE,VALUE,..., got {key}={text}")
+        return tuple(_read(key, part, inside[0]) for part in parts)
+    if kind is bool:
+        if text.lower() not in _TRUE + _FALSE:
+            raise ValueError(f"expected {key} to be true or false, got {text!r}")
+        return text.lower() in _TRUE
+    if kind is int:
+        return _whole(key, text)
+    if kind is float:
+        number = _number(key, text, "a number")
+        if not math.isfinite(number):
+            raise ValueError(f"expected {key} to be a finite number, got {text!r}")
+        return number
+    return text
+
+
+def _whole(key: str, text: str) -> int:
+    """50000, 50_000 and 5e4 are all the same whole number."""
+    number = _number(key, text, "a whole number")
+    if not number.is_integer():
+        raise ValueError(f"expected {key} to be a whole number, got {text!r}")
+    return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(number)
+
+
+def _number(key: str, text: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected {key} to be {what}, got {text!r}") from None

@@ -1,0 +1,149 @@
+"""The tables and figures of the paper, each as one command: ``ordinal-entropy reproduce STUDY``."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ordinal_entropy import runs, tasks
+from ordinal_entropy.recipes import described, lookup, override, pairs, unknown
+from ordinal_entropy.studies import fig4a, fig4b, init, table1, table6
+from ordinal_entropy.studies.grid import seeds_from, summary_of
+from ordinal_entropy.studies.study import Study
+from ordinal_entropy.tasks import Progress
+
+_STUDIES: dict[str, Study] = {
+    **table1.STUDIES,
+    **fig4a.STUDIES,
+    **fig4b.STUDIES,
+    **table6.STUDIES,
+    **init.STUDIES,
+}
+
+
+def names() -> list[str]:
+    """The studies there are.
+
+    Example:
+        >>> names()[:2]
+        ['table1-linear', 'table1-nonlinear']
+    """
+    return list(_STUDIES)
+
+
+def get(name: str) -> Study:
+    """The study of that name; a ValueError names those near an unknown one."""
+    return lookup("study", name, _STUDIES)
+
+
+def describe(name: str) -> str:
+    """What a study is, in one line.
+
+    Example:
+        >>> describe("fig4b-linear")
+        'Figure 4b, linear operator: error against strength from 1e-5 to 1'
+    """
+    return get(name).about
+
+
+def settled(name: str, settings: Sequence[str] = ()) -> tuple[Any, Any]:
+    """Keys of the study and its recipe, with every ``key=value`` in place; the study's own keys come first.
+
+    Example:
+        >>> keys, recipe = settled("table1-linear", ["seeds=3", "steps=100"])
+        >>> keys.seeds, recipe.steps
+        (3, 100)
+    """
+    study = get(name)
+    own = [field.name for field in fields(study.keys)]
+    given = pairs(settings)
+    keys = override(study.keys, [f"{key}={text}" for key, text in given if key in own])
+    recipe = tasks.recipe(study.task(keys))
+    fixed = study.fixed(keys)
+    known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
+    for key, _ in given:
+        if key in fixed and key not in own:
+            raise ValueError(f"{name} sets {key} itself; the keys it takes: {', '.join(known)}")
+        if key not in known:
+            raise ValueError(unknown("key", key, known))
+    recipe = override(recipe, [f"{key}={text}" for key, text in given if key not in own])
+    recipe = replace(recipe, **fixed)
+    for variant in study.variants(keys):
+        replace(recipe, **dict(variant.changes))  # values that no run can have are an error here
+    return keys, recipe
+
+
+def run(
+    name: str,
+    out: Path,
+    settings: Sequence[str] = (),
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Carries out a study, or reads back a finished one, and writes ``out/summary.json``.
+
+    Args:
+        name: one of ``names()``.
+        out: its folder; an unfinished study goes on from the checkpoint there.
+        settings: ``key=value`` for keys of the study and of its recipe.
+        device: "cpu", "cuda", ...
+        progress: told the steps done and the steps in all.
+
+    Returns:
+        The content of summary.json. A figure is drawn beside it where matplotlib is installed.
+    """
+    study = get(name)
+    keys, recipe = settled(name, settings)
+    summary = finished(out, {"study": name, **described(recipe), **described(keys)})
+    if summary is None:
+        if study.measured is not None:
+            found = study.measured(keys, recipe, device, progress)
+        else:
+            variants = study.variants(keys)
+            found = summary_of(
+                study.task(keys),
+                variants,
+                recipe,
+                seeds_from(keys.seeds),
+                out=out,
+                device=device,
+                progress=progress,
+                paper=study.paper(keys, variants),
+            )
+        runs.write_json(out / "summary.json", {"study": name, **found})
+        summary = runs.read_json(out / "summary.json")  # as whoever reads it later has it
+    if study.picture is not None and find_spec("matplotlib") is not None and not picture_path(name, out).exists():
+        study.picture(summary, picture_path(name, out))
+    return summary
+
+
+def picture_path(name: str, out: Path) -> Path:
+    """Where the figure of a study lies."""
+    return out / f"{name}.png"
+
+
+def finished(out: Path, what: dict[str, Any]) -> dict[str, Any] | None:
+    """The summary in a folder that was made for exactly this; None if it is still to be made.
+
+    ``out/study.json`` says what a folder is for. One that is for something else is a ValueError, unless that was
+    stopped before anything was trained.
+    """
+    label = out / "study.json"
+    if not label.exists():
+        if (out / "summary.json").exists():
+            raise ValueError(f"expected a new or unfinished folder, got {out} with a summary.json of something else")
+        runs.write_json(label, what)
+        return None
+    found = runs.read_json(label)
+    different = [key for key in {**found, **what} if found.get(key) != what.get(key)]
+    begun = (out / "training").exists() or (out / "summary.json").exists()
+    if different and not begun:
+        runs.write_json(label, what)
+    elif different:
+        key = different[0]
+        raise ValueError(
+            f"{out} holds another study: {key} is {found.get(key)!r} there and {what.get(key)!r} here; "
+            "choose another --out, or remove the folder"
+        )
+    return runs.read_json(out / "summary.json") if (out / "summary.json").exists() else None

@@ -1,0 +1,128 @@
+"""Methods and settings side by side over the same seeds: one stack of runs, one summary."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ordinal_entropy import comparison, environment, methods, runs, tasks
+from ordinal_entropy.recipes import described
+from ordinal_entropy.studies.paper import Score
+from ordinal_entropy.tasks import Plan, Progress
+
+
+class Variant(NamedTuple):
+    """A method, and the keys of the recipe that it changes."""
+
+    method: str
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As in a summary.
+
+        Example:
+            >>> Variant("ld", (("samples", 100),)).name
+            'ld samples=100'
+        """
+        return " ".join([self.method, *(f"{key}={_text(value)}" for key, value in self.changes)])
+
+
+def _text(value: Any) -> str:
+    return "all" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def seeds_from(count: int) -> list[int]:
+    """``0, 1, ...``; an interval needs two at least."""
+    if count < 2:
+        raise ValueError(f"expected at least 2 seeds, since the interval is one of paired differences, got {count}")
+    return list(range(count))
+
+
+def methods_known(names: Sequence[str], *, first: str | None = None) -> list[str]:
+    """The same names, if all are methods, they differ, and the first is as asked."""
+    for name in names:
+        methods.describe(name)  # an unknown one is an error that names the near ones
+    if len(set(names)) < len(names) or not names:
+        raise ValueError(f"expected different methods, got {', '.join(names) or 'none'}")
+    if first is not None and names[0] != first:
+        raise ValueError(f"expected methods to begin with {first}, got {', '.join(names)}")
+    return list(names)
+
+
+def summary_of(
+    task: str,
+    variants: Sequence[Variant],
+    recipe: Any,
+    seeds: Sequence[int],
+    *,
+    out: Path,
+    device: str,
+    progress: Progress | None = None,
+    paper: Mapping[str, Score] | None = None,
+) -> dict[str, Any]:
+    """Trains every variant with every seed and summarises the scores; the first variant is what others are held to.
+
+    Args:
+        task: a name in ``tasks``.
+        variants: at least two, of different names.
+        recipe: of the task; variants change it.
+        seeds: of the runs, the same for every variant.
+        out: ``out/training`` holds checkpoints, ``out/curves.json`` the scores during training.
+        device: "cpu", "cuda", ...
+        progress: told the steps done and the steps in all.
+        paper: scores of the paper by the variants' names.
+
+    Returns:
+        The content of summary.json: that of every comparison, and "variants", "paper" and "seconds".
+    """
+    names = [variant.name for variant in variants]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated or len(names) < 2:
+        raise ValueError(f"expected two or more different methods, got {', '.join(repeated or names) or 'none'}")
+    about = tasks.load(task)
+    recipes = [replace(recipe, **dict(variant.changes)) for variant in variants]
+    plans = [Plan(variant.method, seed, own) for variant, own in zip(variants, recipes, strict=True) for seed in seeds]
+    training = out / "training"
+    resumed = training.exists() and any(training.iterdir())
+    start = time.perf_counter()
+    scores = about.train(plans, device=device, folder=training, progress=progress, on_metrics=None)
+    seconds = time.perf_counter() - start
+    curves = [
+        {"variant": names[k // len(seeds)], "seed": plan.seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
+        for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+    ]
+    runs.write_json(out / "curves.json", {"steps": scores[0].steps, "runs": curves})
+    grouped = {
+        name: {
+            at: [getattr(score, at) for score in scores[k * len(seeds) : (k + 1) * len(seeds)]]
+            for at in ("last", "best_validation", "best_test")
+        }
+        for k, name in enumerate(names)
+    }
+    content = comparison.summary(
+        task=task,
+        metric=about.metric,
+        lower_is_better=about.lower_is_better,
+        scores=grouped,
+        recipe=described(recipe),
+        environment=environment.environment(),
+        baseline=names[0],
+    )
+    return {
+        **content,
+        "baseline": names[0],
+        "variants": {v.name: {"method": v.method, **dict(v.changes)} for v in variants},
+        "paper": {name: score._asdict() for name, score in (paper or {}).items()},
+        "device": device,
+        "seconds": {"data_and_training": round(seconds, 1), "resumed": resumed},
+    }
+
+
+_CURVES = ("train", "validation", "test")
+
+
+def _short(values: Sequence[float]) -> list[float]:
+    """Five digits: curves are looked at."""
+    return [float(f"{value:.5g}") for value in values]

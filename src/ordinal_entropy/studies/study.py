@@ -1,0 +1,23 @@
+"""What a study is made of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ordinal_entropy.studies.grid import Variant
+from ordinal_entropy.studies.paper import Score
+
+
+class Study(NamedTuple):
+    """A table or figure: what it varies, over which task, and what the paper has for it."""
+
+    about: str  # one line
+    keys: Any  # frozen dataclass: what is varied, with the defaults of the paper; ``--set`` overrides
+    task: Callable[[Any], str]  # from the keys to the task, whose published recipe is taken; ``--set`` overrides it too
+    fixed: Callable[[Any], dict[str, Any]]  # from the keys to those of the recipe that the study itself sets
+    variants: Callable[[Any], list[Variant]]  # from the keys; the first is what the others are held to
+    paper: Callable[[Any, Sequence[Variant]], Mapping[str, Score]] = lambda keys, variants: {}  # by names of variants
+    measured: Callable[..., dict[str, Any]] | None = None  # (keys, recipe, device, progress): in place of training
+    scale: float = 1.0  # scores are printed in multiples of it
+    notes: tuple[str, ...] = ()  # printed below the tables
+    picture: Callable[[dict[str, Any], Path], None] | None = None  # from a summary to a PNG

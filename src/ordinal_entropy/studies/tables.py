@@ -1,0 +1,122 @@
+"""A summary as tables for a terminal; needs the [train] extra (rich)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+
+def scores_table(summary: Mapping[str, Any], *, scale: float = 1.0) -> Table:
+    """Mean and standard deviation over the runs at three steps, beside the paper's."""
+    paper = summary.get("paper", {})
+    table = _table()
+    for heading in ("last step", "best on\nvalidation", "best on test,\nas the paper", *(["paper"] if paper else [])):
+        table.add_column(heading, justify="right")
+    for name, score in summary["methods"].items():
+        row = [_mean_and_std(score["at"][at], scale) for at in ("last", "best_validation", "best_test")]
+        if paper:
+            row.append(_published(paper.get(name), scale))
+        table.add_row(Text(name), *row)
+    return table
+
+
+def paired_table(summary: Mapping[str, Any], *, scale: float = 1.0) -> Table:
+    """Each row's paired difference from the baseline, and the ratio of their standard deviations over runs."""
+    table = _table()
+    for heading in ("difference", "95% interval", "p", "std over\nbaseline's", "p"):
+        table.add_column(heading, justify="right")
+    for name, found in summary["paired"].items():
+        spread = summary.get("spread", {}).get(name, {})
+        table.add_row(
+            Text(name),
+            _number(found["difference"], scale, sign=True),
+            f"{_number(found['ci_low'], scale, sign=True)} to {_number(found['ci_high'], scale, sign=True)}",
+            probability(found["p_value"]),
+            _number(spread.get("ratio"), 1.0),
+            probability(spread.get("p_value")),
+        )
+    return table
+
+
+def cost_table(summary: Mapping[str, Any]) -> Table:
+    """Seconds and megabytes against M, beside the paper's."""
+    table = _table()
+    for heading in ("seconds", "over the\nbaseline's", "MB", "paper:\nseconds", "over the\nbaseline's", "MB"):
+        table.add_column(heading, justify="right")
+    paper, base = summary["paper"], summary["methods"][summary["baseline"]]["mean"]
+    published_base = paper.get(summary["baseline"], {}).get("seconds")
+    for name, score in summary["methods"].items():
+        published = paper.get(name, {})
+        megabytes = summary["memory_mb"][name]
+        seconds = published.get("seconds")
+        table.add_row(
+            Text(name),
+            f"{score['mean']:.1f} ± {score['std']:.1f}",
+            f"{score['mean'] / base:.2f}",
+            "-" if megabytes is None else f"{megabytes:,.0f}" if megabytes >= 100 else f"{megabytes:.1f}",
+            "-" if seconds is None else f"{seconds:,.0f}",
+            f"{seconds / published_base:.2f}" if seconds and published_base else "-",
+            f"{published['megabytes']:,.0f}" if published else "-",
+        )
+    return table
+
+
+def times(scale: float) -> str:
+    """How a scale is written behind a metric: " x 1e-3".
+
+    Example:
+        >>> times(1e-3), times(1.0)
+        (' x 1e-3', '')
+    """
+    return "" if scale == 1 else f" x {scale:.0e}".replace("e-0", "e-")
+
+
+def probability(p: float | None) -> str:
+    """Two digits, small ones as a bound.
+
+    Example:
+        >>> probability(0.0312), probability(1e-7), probability(None)
+        ('0.031', '<0.0001', '-')
+    """
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def _table() -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", justify="left", overflow="fold")
+    return table
+
+
+def _mean_and_std(values: list[float | None], scale: float) -> str:
+    found = [value / scale for value in values if value is not None]
+    if not found:
+        return "no number"
+    mean = sum(found) / len(found)
+    std = (sum((value - mean) ** 2 for value in found) / (len(found) - 1)) ** 0.5 if len(found) > 1 else 0.0
+    lost = f" ({len(values) - len(found)} lost)" if len(found) < len(values) else ""
+    return f"{_digits(mean)} ± {_digits(std)}{lost}"
+
+
+def _published(score: Mapping[str, Any] | None, scale: float) -> str:
+    if score is None:
+        return "-"
+    mean = f"{score['mean'] / scale:.1f}"
+    return mean if score["std"] is None else f"{mean} ± {score['std'] / scale:.2g}"
+
+
+def _number(value: float | None, scale: float, *, sign: bool = False) -> str:
+    if value is None:
+        return "-"
+    return _digits(value / scale, sign=sign)
+
+
+def _digits(value: float, *, sign: bool = False) -> str:
+    plus = "+" if sign else ""
+    size = abs(value)
+    if size and (size < 0.005 or size >= 1e5):
+        return f"{value:{plus}.1e}"
+    return f"{value:{plus}.2f}" if size < 100 else f"{value:{plus},.0f}"

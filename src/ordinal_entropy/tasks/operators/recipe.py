@@ -1,0 +1,213 @@
+"""Operator learning: all that determines a run but method and seed.
+
+    ordinal-entropy compare linear --methods baseline,ld --seeds 5 --preset quick
+    ordinal-entropy reproduce table1-linear
+
+Ten runs of `linear` as published: the paper gives a test error of 3.0 +- 0.93 e-3 for the baseline and 1.6 +- 0.34 e-3
+for ld, each run at the step that is best on the test rows.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ordinal_entropy.tasks import Outcome, Plan, Progress, Task
+from ordinal_entropy.tasks.operators import data, train
+from ordinal_entropy.tasks.operators.data import Rows
+from ordinal_entropy.tasks.operators.train import Job, Settings, Split
+
+_VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
+_VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
+# What runs of one stack may differ in; all else is one for all.
+_OF_A_RUN = ("strength", "samples", "rescale", "initial", "bins", "decode")
+
+
+@dataclass(frozen=True)
+class Operators:
+    """A multilayer perceptron from a function at its sensors, and a place, to the value of the operator there."""
+
+    operator: Literal["linear", "nonlinear", "nonlinear-paths"] = "linear"  # antiderivative; stochastic equation
+
+    # Data. Run k trains on part k of the training rows, so runs differ in rows and in first weights.
+    data: str = ""  # a folder with train.npz and test.npz (or *_sde.npz) in the public layout; "": generated
+    data_seed: int = 0  # of the generated rows
+    rows: int = 1000  # in a part: every step takes them all
+    parts: int = 10  # seed k takes part k modulo this
+    validation_rows: int = 1000  # generated from a seed of their own; with files: the last tenth of the test rows
+    test_rows: int = 100_000  # at most; the published nonlinear file has 10,000
+    signs: Literal["eig", "random"] = "eig"  # of the modes that `nonlinear` shows: as LAPACK gives them, or drawn
+    paths: int = 20_000  # solutions whose mean is one target of `nonlinear`
+
+    # Training, as published: full batch, AdamW, mean squared error, no schedule.
+    steps: int = 50_000  # nonlinear: 100,000
+    hidden: int = 100  # width of both hidden layers; the second one's activations are the features
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01  # PyTorch's default for AdamW
+    initial: Literal["authors", "default"] = "authors"  # N(0, 0.001) with zero biases, or PyTorch's own
+    evaluate_every: int = 1000  # steps
+    dtype: Literal["float32", "float64"] = "float32"
+    tf32: bool = False  # True: products of lower precision on a GPU
+
+    # The method.
+    strength: float = 1e-3  # of what is added to the task loss
+    samples: int | None = 10  # rows drawn in each step for the regularizer (M); none: all. The authors' code has 10
+    rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
+    bins: int = 100  # classification: uniform over the range of the run's training targets
+    decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
+
+    def __post_init__(self) -> None:
+        """Values that no run can have are refused before anything is generated."""
+        positive = "rows", "parts", "validation_rows", "test_rows", "paths", "steps", "hidden", "evaluate_every"
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise ValueError(f"expected {name} to be at least 1, got {getattr(self, name)}")
+        for name in ("weight_decay", "strength", "data_seed"):
+            if getattr(self, name) < 0 or not math.isfinite(getattr(self, name)):
+                raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(self, name)}")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise ValueError(f"expected learning_rate to be a positive number, got {self.learning_rate}")
+        if self.bins < 2:
+            raise ValueError(f"expected bins to be at least 2, got {self.bins}")
+        if self.samples is not None and not 2 <= self.samples <= self.rows:
+            raise ValueError(f"expected samples from 2 to rows={self.rows}, or none for all, got {self.samples}")
+
+
+PRESETS = {
+    "linear": {
+        "paper": Operators(),
+        "quick": Operators(steps=3000, test_rows=10_000, evaluate_every=250),
+    },
+    "nonlinear": {
+        "paper": Operators("nonlinear", steps=100_000, test_rows=10_000),
+        "quick": Operators("nonlinear", steps=6000, test_rows=2000, paths=2000, evaluate_every=500),
+    },
+    "nonlinear-paths": {
+        "paper": Operators("nonlinear-paths", steps=100_000, test_rows=10_000),
+        "quick": Operators("nonlinear-paths", steps=6000, test_rows=10_000, evaluate_every=500),
+    },
+}
+
+
+def cache_folder() -> Path:
+    """Where generated rows are kept: ``$ORDINAL_ENTROPY_CACHE``, or ``~/.cache/ordinal-entropy``."""
+    named = os.environ.get("ORDINAL_ENTROPY_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "ordinal-entropy"
+
+
+def split(recipe: Operators) -> Split:
+    """Training, validation and test rows: read from the recipe's folder, or generated and kept in the cache."""
+    if recipe.data:
+        rows, test = data.read(Path(recipe.data).expanduser())
+        if len(rows.values) < recipe.rows:
+            raise ValueError(
+                f"expected at least rows={recipe.rows} training rows in {recipe.data}, got {len(rows.values)}"
+            )
+        kept = len(test.values) - len(test.values) // _VALIDATION_SHARE
+        if kept == len(test.values):
+            raise ValueError(f"expected at least {_VALIDATION_SHARE} test rows in {recipe.data}, got {kept}")
+        validation = Rows(*(part[kept:] for part in test))
+        return Split(rows, validation, Rows(*(part[: min(kept, recipe.test_rows)] for part in test)))
+    options: dict[str, float | str] = {}
+    if recipe.operator == "nonlinear":
+        options = {"paths": recipe.paths, "signs": recipe.signs}
+    folder, name, seed = cache_folder(), recipe.operator, recipe.data_seed
+    rows, test = data.cached(
+        folder, name, train=recipe.rows * recipe.parts, test=recipe.test_rows, seed=seed, **options
+    )
+    validation, _ = data.cached(
+        folder, name, train=recipe.validation_rows, test=1, seed=seed + _VALIDATION_SEED, **options
+    )
+    return Split(rows, validation, test)
+
+
+def jobs(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
+    """One job per method and seed; seed k trains on part k modulo ``parts``, whatever the method: runs are paired."""
+    return [
+        Job(
+            method=method,
+            seed=seed,
+            part=seed % recipe.parts,
+            rows=recipe.rows,
+            strength=recipe.strength,
+            samples=recipe.samples,
+            rescale=recipe.rescale,
+            initial=recipe.initial,
+            bins=recipe.bins,
+            decode=recipe.decode,
+        )
+        for method in methods
+        for seed in seeds
+    ]
+
+
+def settings(recipe: Operators) -> Settings:
+    """What all runs of a stack share."""
+    return Settings(
+        steps=recipe.steps,
+        hidden=recipe.hidden,
+        learning_rate=recipe.learning_rate,
+        weight_decay=recipe.weight_decay,
+        evaluate_every=recipe.evaluate_every,
+        dtype=recipe.dtype,
+        tf32=recipe.tf32,
+    )
+
+
+def train_stacked(
+    plans: Sequence[Plan],
+    *,
+    device: str,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    on_metrics: Callable[..., None] | None = None,
+) -> list[Outcome]:
+    """Trains all runs as one stack; they may differ in method, seed and the recipe's keys of the method.
+
+    Returns:
+        Outcomes in the order of the plans.
+    """
+    if not plans:
+        raise ValueError("expected at least one run, got none")
+    shared = plans[0].recipe
+    for plan in plans:
+        own = {name: getattr(plan.recipe, name) for name in _OF_A_RUN}
+        if replace(shared, **own) != plan.recipe:
+            raise ValueError(f"expected runs of a stack to differ in {', '.join(_OF_A_RUN)} only, got {plan.recipe}")
+    stack = [job for plan in plans for job in jobs(plan.recipe, [plan.method], [plan.seed])]
+    histories = train.train(
+        stack,
+        split(shared),
+        settings(shared),
+        device=device,
+        folder=folder,
+        progress=progress,
+        on_metrics=on_metrics,
+    )
+    return [Outcome(h.steps, h.train, h.validation, h.test, h.last, h.best_validation, h.best_test) for h in histories]
+
+
+def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
+    """Errors of one run, computed anew from the checkpoint in its folder.
+
+    Returns:
+        "step", and the mean squared error on "train", "validation" and "test" rows.
+    """
+    (job,) = jobs(plan.recipe, [plan.method], [plan.seed])
+    step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=folder)
+    return {"step": step, **scores[0]._asdict()}
+
+
+def _task(about: str, name: str) -> Task:
+    return Task(about, "mse", True, PRESETS[name], ("operator",), train_stacked, evaluate)
+
+
+TASKS = {
+    "linear": _task("the antiderivative of a random function", "linear"),
+    "nonlinear": _task(
+        "a stochastic equation, statistics of its solutions: what the published files hold", "nonlinear"
+    ),
+    "nonlinear-paths": _task("a stochastic equation, one path: as the paper writes it", "nonlinear-paths"),
+}

@@ -1,0 +1,291 @@
+"""Training of many small networks at once, each as it would be alone.
+
+All runs of a stack take their steps together, in products over the whole stack (on a GPU in a CUDA graph). A run's
+numbers do not depend on what trains beside it; a run that diverges does not disturb the others.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts
+from ordinal_entropy.tasks.operators.data import Array, Rows
+from ordinal_entropy.tasks.operators.jobs import Job, in_stack_order
+from ordinal_entropy.tasks.operators.stepping import Stepping
+
+__all__ = ["History", "Job", "Scores", "Settings", "Split", "evaluate", "train"]
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_STEPS_AT_ONCE = {"cpu": 10, "cuda": 50}  # at most, between two looks at the clock; on a GPU, in one graph
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all runs of a stack share."""
+
+    steps: int
+    hidden: int = 100  # width of both hidden layers
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    evaluate_every: int = 1000  # steps; also before the first and after the last
+    dtype: str = "float32"  # or "float64"
+    tf32: bool = False  # products of lower precision on a GPU
+    checkpoint_every: int | None = None  # steps
+    checkpoint_seconds: float = 30.0  # whichever comes first
+
+    def __post_init__(self) -> None:
+        """Values that no training can have."""
+        if self.dtype not in _DTYPES:
+            raise ValueError(f"expected dtype to be one of {', '.join(_DTYPES)}, got {self.dtype!r}")
+        if self.steps < 0 or self.hidden < 1 or self.evaluate_every < 1:
+            raise ValueError(f"expected positive steps, hidden and evaluate_every, got {self}")
+        if self.checkpoint_every is not None and self.checkpoint_every < 1:
+            raise ValueError(f"expected checkpoint_every to be at least 1, got {self.checkpoint_every}")
+
+
+class Split(NamedTuple):
+    """Rows to train on (each run on a part of them), to choose a step by, and to report."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+
+
+class Scores(NamedTuple):
+    """Mean squared errors of one run in the units of the targets: on its training rows, validation and test rows."""
+
+    train: float
+    validation: float
+    test: float
+
+
+class History(NamedTuple):
+    """The scores of one run at the steps it was evaluated at.
+
+    Example:
+        >>> history = History([0, 10, 20], [3.0, 2.0, 1.0], [5.0, 4.0, 4.5], [7.0, 6.0, 5.0])
+        >>> history.last, history.best_validation, history.best_test
+        (5.0, 6.0, 5.0)
+    """
+
+    steps: list[int]
+    train: list[float]
+    validation: list[float]
+    test: list[float]
+
+    @property
+    def last(self) -> float:
+        """The test score after the last step."""
+        return self.test[-1]
+
+    @property
+    def best_validation(self) -> float:
+        """The test score at the step with the smallest validation score; NaN if there is none."""
+        score, place = min(((v, k) for k, v in enumerate(self.validation) if not math.isnan(v)), default=(math.nan, -1))
+        return math.nan if math.isnan(score) else self.test[place]
+
+    @property
+    def best_test(self) -> float:
+        """The smallest test score, which no one can know without the test rows; NaN if there is none."""
+        return min((score for score in self.test if not math.isnan(score)), default=math.nan)
+
+
+def train(
+    jobs: Sequence[Job],
+    split: Split,
+    settings: Settings,
+    *,
+    device: str | torch.device = "cpu",
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    on_metrics: Callable[[int, list[Scores]], None] | None = None,
+) -> list[History]:
+    """Trains all jobs as one stack: full batch, mean squared error and what the method adds, AdamW.
+
+    Args:
+        jobs: the runs; all with the same number of ``rows``.
+        split: the rows.
+        settings: what the runs share.
+        device: where to train.
+        folder: for the checkpoint. Training again with the same folder goes on from there and ends in the same
+            numbers; a checkpoint of other jobs, settings or rows is an error. An interrupt writes one first.
+        progress: told the steps done and the steps in all, from time to time.
+        on_metrics: told the step and the scores of all jobs at each evaluation; again, where training went on from
+            before it.
+
+    Returns:
+        One history a job, in their order.
+    """
+    if not jobs:
+        raise ValueError("expected at least one job, got none")
+    with _precision(settings, device):
+        training = _Training(jobs, split, settings, torch.device(device), folder)
+        training.load()
+        saved_at, saved_step = time.monotonic(), training.step
+        try:
+            while True:
+                if training.due():
+                    with interrupts.held():
+                        scores = training.record()
+                    if on_metrics is not None:
+                        on_metrics(training.step, scores)
+                if training.step == settings.steps:
+                    break
+                with interrupts.held():
+                    training.advance()
+                if progress is not None:
+                    progress(training.step, settings.steps)
+                often = settings.checkpoint_every or settings.steps
+                seconds = time.monotonic() - saved_at
+                if training.step // often > saved_step // often or seconds > settings.checkpoint_seconds:
+                    training.save()
+                    saved_at, saved_step = time.monotonic(), training.step
+        except KeyboardInterrupt:
+            training.save()
+            raise
+        training.save()
+    return training.histories
+
+
+def evaluate(
+    jobs: Sequence[Job], split: Split, settings: Settings, *, device: str | torch.device = "cpu", folder: Path
+) -> tuple[int, list[Scores]]:
+    """The step of the checkpoint in a folder, and the scores of its parameters, computed again; one a job."""
+    with _precision(settings, device):
+        training = _Training(jobs, split, settings, torch.device(device), folder)
+        if not training.load():
+            raise FileNotFoundError(f"expected a checkpoint in {folder}, got none")
+        return training.step, training.scores()
+
+
+class _Training:
+    """A stack, the rows it is scored on, and what has been found so far."""
+
+    def __init__(
+        self, jobs: Sequence[Job], split: Split, settings: Settings, device: torch.device, folder: Path | None
+    ) -> None:
+        if len({job.rows for job in jobs}) != 1:
+            raise ValueError(f"expected jobs with the same rows, got {sorted({job.rows for job in jobs})}")
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"expected a device of type cpu or cuda, got {device}")
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"expected a device that is there, got {device} and no GPU")
+        rows, available = jobs[0].rows, len(split.train.values)
+        if rows > available:
+            raise ValueError(f"expected at least rows={rows} training rows, got {available}")
+        self.settings, self.folder = settings, folder
+        self.identity = {} if folder is None else _identity(jobs, split, settings)
+        self.step = 0
+        self.histories = [History([], [], [], []) for _ in jobs]
+        x, y = _table(split.train)
+        own = torch.stack([(job.part * rows + torch.arange(rows)) % available for job in jobs])  # (r, rows)
+        self.order = in_stack_order(jobs, y[own])
+        own = own[self.order]
+        dtype = _DTYPES[settings.dtype]
+        self.stepping = Stepping(
+            [jobs[k] for k in self.order],
+            x[own],
+            y[own],
+            hidden=settings.hidden,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            dtype=dtype,
+            device=device,
+        )
+        self.parts = [(self.stepping.inputs, y[own].to(device))]  # training, validation, test; targets in float64
+        for part in (split.validation, split.test):
+            x, y = _table(part)
+            self.parts.append((x.to(device, dtype), y.to(device)))
+        self.captured: torch.cuda.CUDAGraph | None = None
+        self.at_once = max(k for k in range(1, _STEPS_AT_ONCE[device.type] + 1) if settings.evaluate_every % k == 0)
+
+    def advance(self) -> None:
+        """Some steps, at most up to the next evaluation."""
+        every = self.settings.evaluate_every
+        count = min(self.at_once, every - self.step % every, self.settings.steps - self.step)
+        if count == self.at_once and self.stepping.stack.flat.is_cuda:
+            if self.captured is None:
+                self.captured = graph.captured(self.stepping, count)
+            self.captured.replay()
+        else:
+            self.stepping.advance(count)
+        self.step += count
+
+    def due(self) -> bool:
+        """Whether this step is one to evaluate at and has not been evaluated."""
+        at_stop = self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps
+        return at_stop and self.histories[0].steps[-1:] != [self.step]
+
+    def scores(self) -> list[Scores]:
+        """Of all jobs, in the order they were given."""
+        found = torch.stack([self.stepping.mean_squared_errors(x, y) for x, y in self.parts], 1).tolist()
+        by_job = dict(zip(self.order, found, strict=True))
+        return [Scores(*by_job[k]) for k in range(len(by_job))]
+
+    def record(self) -> list[Scores]:
+        """The scores, put into the histories."""
+        found = self.scores()
+        for history, scores in zip(self.histories, found, strict=True):
+            history.steps.append(self.step)
+            history.train.append(scores.train)
+            history.validation.append(scores.validation)
+            history.test.append(scores.test)
+        return found
+
+    def save(self) -> None:
+        """Writes the checkpoint, where there is a folder for it."""
+        if self.folder is not None:
+            state = {name: tensor.cpu() for name, tensor in self.stepping.state.items()}
+            histories = [list(history) for history in self.histories]
+            checkpoint.save(self.folder, self.identity, {"step": self.step, "histories": histories, "state": state})
+
+    def load(self) -> bool:
+        """Goes on from the checkpoint; False where there is none."""
+        found = None if self.folder is None else checkpoint.load(self.folder, self.identity)
+        if found is None:
+            return False
+        self.step = found["step"]
+        self.histories = [History(*series) for series in found["histories"]]
+        self.stepping.restore(found["state"])
+        return True
+
+
+def _identity(jobs: Sequence[Job], split: Split, settings: Settings) -> dict[str, Any]:
+    """What the numbers of a training depend on."""
+    shared = {name: value for name, value in asdict(settings).items() if not name.startswith("checkpoint")}
+    return {"jobs": [asdict(job) for job in jobs], "settings": shared, "rows": [_digest(part) for part in split]}
+
+
+def _table(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Inputs ``(n, sensors + 1)`` and targets ``(n, 1)`` in float64."""
+    return torch.from_numpy(np.hstack([rows.functions, rows.places])), torch.from_numpy(np.asarray(rows.values))
+
+
+def _digest(rows: Rows) -> str:
+    digest = hashlib.sha256()
+    for array in rows:
+        contiguous: Array = np.ascontiguousarray(array, dtype=np.float64)
+        digest.update(repr(contiguous.shape).encode())
+        digest.update(contiguous.data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _precision(settings: Settings, device: str | torch.device) -> Iterator[None]:
+    """Products in full float32, or in TF32 where the settings ask for it, whatever is set outside."""
+    before = torch.get_float32_matmul_precision()
+    fast = settings.tf32 and torch.device(device).type == "cuda"
+    torch.set_float32_matmul_precision("high" if fast else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,295 @@
+"""The command line, as its user meets it: what is printed, what is written, the exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("typer", reason="the command line is typer's")
+pytest.importorskip("rich", reason="the tables are rich's")
+pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
+
+import numpy as np
+from typer.testing import CliRunner
+
+import ordinal_entropy
+from fake_trainer import Trainer
+from ordinal_entropy import runs, studies
+from ordinal_entropy.cli import app
+from ordinal_entropy.tasks.operators import recipe as operators
+
+TINY = [
+    f"--set={setting}"
+    for setting in ("rows=30", "parts=3", "validation_rows=20", "test_rows=40", "hidden=8", "steps=20", "samples=5")
+] + ["--set=evaluate_every=10", "--device=cpu"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Generated rows, which the tests share."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, cache, monkeypatch):
+    """Nothing is written to the folder that tests are started from."""
+    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(cache))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """In place of the real one."""
+    fake = Trainer()
+    monkeypatch.setattr(operators.train, "train", fake)
+    monkeypatch.setattr(operators, "split", lambda recipe: None)
+    return fake
+
+
+def call(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def test_compare_says_what_it_found_and_writes_it(trainer, tmp_path):
+    result = call("compare", "linear", "--methods", "oe, baseline", "--seeds", 4, "--device", "cpu", "--out", "there")
+    said = words(result.stdout)
+    assert "oe is better than baseline: mse" in said and "(-50.0%)" in said and "4 seeds" in said
+    assert "as the paper" in said and "best on test," in said
+    assert "Written to there/summary.json" in said
+    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
+    assert list(summary["methods"]) == ["baseline", "oe"]
+    assert summary["paired"]["oe"]["n"] == 4
+    assert summary["recipe"]["steps"] == 50_000
+    assert "2 methods x 4 seeds = 8 runs of 50,000 steps on cpu" in words(result.stderr)
+
+
+def test_without_a_baseline_the_first_method_is_what_others_are_held_to(trainer, tmp_path):
+    said = words(call("compare", "linear", "--methods", "lt,oe", "--seeds", 3, "--out", "there").stdout)
+    assert "oe is better than lt" in said
+
+
+def test_a_comparison_is_read_back(trainer):
+    first = call("compare", "linear", "--seeds", 3, "--out", "there")
+    again = call("compare", "linear", "--seeds", 3, "--out", "there")
+    assert len(trainer.calls) == 1
+    assert again.stdout == first.stdout.replace("Written to", "Read back from")
+    other = call("compare", "linear", "--seeds", 4, "--out", "there", status=2)
+    assert "there holds another study: seeds is 3 there and 4 here" in words(other.stderr)
+
+
+def test_without_out_the_same_command_finds_its_folder(trainer, tmp_path):
+    for seeds in (3, 3, 4):
+        call("compare", "linear", "--seeds", seeds)
+    assert len(trainer.calls) == 2
+    assert len(list((tmp_path / "runs").glob("compare-linear-*/summary.json"))) == 2
+
+
+def test_the_quick_preset_and_settings_reach_the_runs(trainer):
+    call("compare", "linear", "--preset", "quick", "--seeds", 2, "--set", "strength=0.5", "--set", "samples=all")
+    ((jobs, _, settings, *_),) = trainer.calls
+    assert settings.steps == 3000
+    assert {(job.strength, job.samples) for job in jobs} == {(0.5, None)}
+
+
+def test_compare_trains_for_real(tmp_path):
+    call("compare", "linear", "--methods", "baseline,ld,classification", "--seeds", 2, "--out", "there", *TINY)
+    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
+    assert all(len(score["values"]) == 2 for score in summary["methods"].values())
+
+
+def test_reproduce_lists_the_studies():
+    said = call("reproduce", "--list").stdout
+    assert all(name in said for name in studies.names())
+
+
+def test_reproduce_prints_the_papers_numbers_beside_ours(trainer, tmp_path):
+    result = call("reproduce", "table1-linear", "--set", "seeds=3", "--out", "there", "--device", "cpu")
+    row = next(line for line in result.stdout.splitlines() if line.split()[:1] == ["baseline"])
+    assert row.rstrip().endswith("3.0 ± 0.93")
+    assert "ld samples=100" in result.stdout
+    assert "42 runs of 50,000 steps on cpu" in result.stderr
+    assert (tmp_path / "there" / "summary.json").exists()
+    assert "Read back from" in call("reproduce", "table1-linear", "--set", "seeds=3", "--out", "there").stdout
+
+
+def test_reproduce_draws_figures(tmp_path):
+    pytest.importorskip("matplotlib")
+    settings = [setting for setting in TINY if "samples" not in setting]
+    said = call("reproduce", "fig4b-linear", *settings, "--set", "seeds=2", "--out", "there").stdout
+    assert "Drawn in there/fig4b-linear.png" in said
+    assert (tmp_path / "there" / "fig4b-linear.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_a_figure_is_drawn_later(trainer, tmp_path, monkeypatch):
+    with monkeypatch.context() as bare:
+        bare.setattr(studies, "find_spec", lambda name: None)
+        said = words(call("reproduce", "fig4b-linear", "--set", "seeds=2", "--out", "there").stdout)
+    assert "pip install 'ordinal-entropy[report]', then give the same command again" in said
+    assert not (tmp_path / "there" / "fig4b-linear.png").exists()
+    call("reproduce", "fig4b-linear", "--set", "seeds=2", "--out", "there")
+    assert (tmp_path / "there" / "fig4b-linear.png").exists()
+    assert len(trainer.calls) == 1
+
+
+def test_table6_prints_costs():
+    settings = ["rows=30", "parts=1", "test_rows=10", "hidden=8", "samples=2", "rounds=2", "timed_steps=2", "warm_up=1"]
+    said = call("reproduce", "table6", *(f"--set={s}" for s in settings), "--device", "cpu", "--out", "there").stdout
+    assert "2,163" in said and "seconds for 50000 steps" in words(said)
+
+
+def test_keys_are_explained():
+    said = words(call("compare", "linear", "--preset", "quick", "--keys").stdout)
+    assert "steps 3000" in said and "rows drawn in each step" in said and " operator " not in said
+    said = words(call("reproduce", "fig4b-linear", "--keys").stdout)
+    assert "strengths" in said and " strength " not in said
+
+
+def test_train_writes_a_run_folder_that_evaluate_reads(tmp_path):
+    first = call("train", "linear", "--method", "ld", "--seed", 1, "--out", "mine", *TINY)
+    run = runs.open(tmp_path / "mine")
+    assert (run.method, run.seed, run.recipe["task"], run.recipe["steps"]) == ("ld", 1, "linear", 20)
+    assert [line["step"] for line in run.metrics()] == [0, 10, 20]
+    result = run.result()
+    assert result["last"] == run.metrics()[-1]["test"]
+    assert f"{result['last']:.4g}" in first.stdout
+    evaluated = call("evaluate", "mine", "--device", "cpu").stdout
+    assert "step 20 of 20" in evaluated and f"{result['last']:.4g}" in evaluated
+    again = call("train", "linear", "--method", "ld", "--seed", 1, "--out", "mine", *TINY)
+    assert "holds this run already" in again.stderr
+    assert again.stdout == first.stdout
+    assert len(run.metrics()) == 3
+
+
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+    real = operators.train.train
+
+    def stopping(*arguments, progress, **options):
+        def stop(done, total):
+            if done == 20:
+                raise KeyboardInterrupt
+
+        return real(*arguments, progress=stop, **options)
+
+    longer = [*TINY, "--set=steps=40"]
+    monkeypatch.setattr(operators.train, "train", stopping)
+    stopped = call("train", "linear", "--out", "mine", *longer, status=130)
+    assert words(stopped.stderr).endswith("Stopped; to go on from what mine holds, give the same command again.")
+    assert runs.open(tmp_path / "mine").result() is None
+    assert "step 20 of 40" in call("evaluate", "mine", "--device", "cpu").stdout
+    monkeypatch.setattr(operators.train, "train", real)
+    went_on = call("train", "linear", "--out", "mine", *longer)
+    straight = call("train", "linear", "--out", "other", *longer)
+    assert went_on.stdout.replace("mine", "other") == straight.stdout
+    assert runs.open(tmp_path / "mine").metrics() == runs.open(tmp_path / "other").metrics()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compare", "liner"], "expected a task like 'linear' or 'nonlinear', got 'liner'"),
+        (["compare", "linear", "--methods", "baseline,oee"], "expected a method like 'oe', got 'oee'"),
+        (["compare", "linear", "--methods", "oe"], "expected two or more --methods, got oe"),
+        (["compare", "linear", "--methods", ","], "expected different methods, got none"),
+        (["compare", "linear", "--preset", "small"], "a preset of linear, got 'small'; there are paper, quick"),
+        (["compare", "linear", "--set", "stepz=3"], "expected a key like 'steps', got 'stepz'"),
+        (["compare", "linear", "--set", "steps=soon"], "expected steps to be a whole number, got 'soon'"),
+        (["compare", "linear", "--set", "operator=nonlinear"], "operator comes with the name of the task"),
+        (["compare", "linear", "--seeds", "1"], "expected at least 2 seeds"),
+        (["compare", "linear", "--engine", "ray"], "expected --engine local, the only one there is so far, got 'ray'"),
+        (["compare", "linear", "--device", "abacus"], "expected --device to be auto, cpu or cuda, got 'abacus'"),
+        (["compare", "linear", "--out", "file"], "expected to be able to write to --out file"),
+        (["compare", "linear", "--out", "file/inside"], "expected to be able to write to --out file/inside"),
+        (["compare", "linear", "--set", "data=nowhere"], "in nowhere, got no .npz file"),
+        (["compare", "linear", "--set", "data=damaged"], "expected an .npz file, got a damaged damaged/train.npz"),
+        (["compare", "linear", "--set", "data=foreign"], "got no X_train0, X_train1"),
+        (["reproduce"], "expected the name of a study, got none; there are table1-linear"),
+        (["reproduce", "table1"], "expected a study like"),
+        (["reproduce", "table6", "--set", "round=3"], "expected a key like 'rounds'"),
+        (["reproduce", "table1-linear", "--out", "file"], "expected to be able to write to --out file"),
+        (["train", "linear", "--method", "odd"], "a method"),
+        (["train", "linear", "--seed", "-1"], "expected --seed to be at least 0, got -1"),
+        (["train", "linear", "--out", "file"], "expected to be able to write to --out file"),
+        (["evaluate", "nowhere"], "expected a run folder with recipe.json, got nowhere"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence, tmp_path):
+    (tmp_path / "file").write_text("")
+    for name in ("damaged", "foreign"):
+        (tmp_path / name).mkdir()
+        for part in ("train", "test"):
+            (tmp_path / name / f"{part}.npz").write_bytes(b"PK\x03\x04 torn")
+            if name == "foreign":
+                np.savez(tmp_path / name / f"{part}.npz", y_train=np.zeros(3), y_test=np.zeros(3))
+    result = call(*arguments, status=2)
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ordinal-entropy: ") and sentence in last
+    assert "Traceback" not in result.output
+    assert not result.stdout
+
+
+def test_a_folder_is_not_lost_to_a_mistyped_setting(trainer, tmp_path, monkeypatch):
+    with monkeypatch.context() as mistyped:
+        mistyped.setattr(operators, "split", lambda recipe: operators.data.read("nowhere"))
+        call("compare", "linear", "--seeds", 2, "--out", "there", "--set", "data=nowhere", status=2)
+    call("compare", "linear", "--seeds", 2, "--out", "there")
+
+
+def test_a_run_folder_of_another_program_is_refused(tmp_path):
+    runs.create(tmp_path / "other", {"steps": 3}, "ld", 0)
+    assert "whose recipe names no task" in words(call("evaluate", "other", status=2).stderr)
+    runs.create(tmp_path / "older", {"task": "linear", "steps": 3}, "ld", 0)
+    assert "exactly the keys of Operators" in words(call("evaluate", "older", status=2).stderr)
+
+
+def test_version_is_printed():
+    assert call("--version").stdout.strip() == ordinal_entropy.__version__
+
+
+def test_doctor_tells_versions_kernels_and_parts():
+    said = call("doctor").stdout
+    assert all(word in said for word in ("torch", "processor", "fused", "Optional parts", "matplotlib"))
+
+
+@pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor"])
+def test_every_command_has_help(command):
+    assert len(call(command, "--help").stdout) > 200
+    assert command in call("--help").stdout
+
+
+def test_a_bare_install_says_which_extra_it_needs(tmp_path):
+    program = (
+        "import sys; sys.modules['typer'] = None; from ordinal_entropy.cli_entry import main; main()"  # not installed
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.strip() == "the command ordinal-entropy needs typer: pip install 'ordinal-entropy[train]'"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
+def test_ctrl_c_ends_with_a_sentence_and_status_130(tmp_path):
+    program = "from ordinal_entropy.cli_entry import main; main()"
+    arguments = ["compare", "linear", "--seeds", "2", "--out", "there", *TINY, "--set=steps=1000000"]
+    process = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        time.sleep(0.1)
+        if (tmp_path / "there" / "study.json").exists():
+            break
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "Stopped; to go on from what there holds, give the same command again."
+    assert (tmp_path / "there" / "training" / "checkpoint.pt").exists()
