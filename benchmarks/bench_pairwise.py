@@ -52,7 +52,7 @@ FLOAT64_SECONDS = 20.0
 LARGEST_PRODUCT = 32768  # the m of the largest matrix product whose rate is measured
 REPLAYS = 100
 HEAD_START = 6_000_000  # cycles that the device waits, some 3 ms: longer than the host takes to queue a call
-BURST = 5  # calls one after the other, to see what the host takes
+BURST = 20  # calls one after the other, to see what the host takes
 PICTURE = Path(__file__).parent.parent / "docs" / "pairwise.png"
 
 

@@ -3,9 +3,20 @@
 The public names are the ones imported here; everything else may change.
 """
 
-from ordinal_entropy import estimators, functional, kernels
+from ordinal_entropy import estimators, functional, kernels, methods
 from ordinal_entropy.capture import capture
+from ordinal_entropy.comparison import Comparison, compare
 from ordinal_entropy.losses import OrdinalEntropy, Terms
 
 __version__ = "0.1.0"
-__all__ = ["OrdinalEntropy", "Terms", "capture", "estimators", "functional", "kernels"]
+__all__ = [
+    "Comparison",
+    "OrdinalEntropy",
+    "Terms",
+    "capture",
+    "compare",
+    "estimators",
+    "functional",
+    "kernels",
+    "methods",
+]

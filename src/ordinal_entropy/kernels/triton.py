@@ -664,7 +664,7 @@ def blocks_of_pairs(g: int, rows: int, width: int, tile: int, parts: int, proces
         return -(-number * groups // processors)
 
     def time(side: int) -> float:
-        """In products of tiles; what follows the products of a tile of pairs counts for 3, a pair of launches for 24."""
+        """In products of tiles; what follows those of a tile of pairs counts for 3, a pair of launches for 24."""
         number = -(-tiles // side)
         turned = rounds(side * deep * 2) if 2 * side * deep * groups > processors else 0.6
         alone = rounds(side * deep) if 2 * side * deep * groups > processors else 0.6

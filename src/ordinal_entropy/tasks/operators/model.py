@@ -1,4 +1,7 @@
-"""Many multilayer perceptrons of one shape as one stack: matrices ``(r, fan_in, fan_out)``, one product for all runs.
+"""Many multilayer perceptrons of one shape as one stack: matrices ``(r, fan_in + 1, fan_out)``, a product for all runs.
+
+The last row of a matrix is the bias: a row of inputs that ends in 1 needs no more than the product, and the gradient of
+the bias comes with that of the weights.
 
 Runs may differ in the number of their outputs: the hidden layers are one stack, the output layers one stack for each
 stretch of runs with the same number.
@@ -15,11 +18,20 @@ INITIALS = ("authors", "default")
 
 
 class Layer(NamedTuple):
-    """Weights ``(r, fan_in, fan_out)`` and biases ``(r, 1, fan_out)`` of some runs of a stack."""
+    """Matrices ``(r, fan_in + 1, fan_out)`` of some runs of a stack."""
 
     runs: slice
-    weight: Tensor
-    bias: Tensor
+    matrix: Tensor
+
+    @property
+    def weight(self) -> Tensor:
+        """``(r, fan_in, fan_out)``."""
+        return self.matrix[:, :-1]
+
+    @property
+    def bias(self) -> Tensor:
+        """``(r, 1, fan_out)``."""
+        return self.matrix[:, -1:]
 
 
 class Stack(NamedTuple):
@@ -42,8 +54,8 @@ def empty(inputs: int, hidden: int, heads: Sequence[tuple[int, int]], *, dtype: 
 
     Example:
         >>> stack = empty(3, 4, [(2, 1), (1, 7)], dtype=torch.float32, device="cpu")
-        >>> [tuple(layer.weight.shape) for layer in (*stack.hidden, *stack.heads)]
-        [(3, 3, 4), (3, 4, 4), (2, 4, 1), (1, 4, 7)]
+        >>> [tuple(layer.matrix.shape) for layer in (*stack.hidden, *stack.heads)]
+        [(3, 4, 4), (3, 5, 4), (2, 5, 1), (1, 5, 7)]
     """
     r = sum(runs for runs, _ in heads)
     shapes = [(slice(0, r), inputs, hidden), (slice(0, r), hidden, hidden)]
@@ -51,17 +63,17 @@ def empty(inputs: int, hidden: int, heads: Sequence[tuple[int, int]], *, dtype: 
     for runs, outputs in heads:
         shapes.append((slice(start, start + runs), hidden, outputs))
         start += runs
-    sizes = [(runs.stop - runs.start) * k for runs, i, o in shapes for k in (i * o, o)]
+    sizes = [(runs.stop - runs.start) * (i + 1) * o for runs, i, o in shapes]
     room = [-(-size // 8) * 8 for size in sizes]  # a part begins where a GPU reads fastest; what is between stays zero
     flat = torch.zeros(sum(room), dtype=dtype, device=device)
-    parts = (part[:size] for part, size in zip(flat.split(room), sizes, strict=True))
-    layers = [Layer(runs, next(parts).view(-1, i, o), next(parts).view(-1, 1, o)) for runs, i, o in shapes]
+    parts = zip(flat.split(room), sizes, shapes, strict=True)
+    layers = [Layer(runs, part[:size].view(-1, i + 1, o)) for part, size, (runs, i, o) in parts]
     return Stack(flat, tuple(layers[:2]), tuple(layers[2:]))
 
 
 def like(stack: Stack) -> Stack:
     """A stack of zeros of the same shape, for gradients."""
-    heads = [(layer.runs.stop - layer.runs.start, layer.weight.shape[2]) for layer in stack.heads]
+    heads = [(layer.runs.stop - layer.runs.start, layer.matrix.shape[2]) for layer in stack.heads]
     _, inputs, hidden = stack.hidden[0].weight.shape
     return empty(inputs, hidden, heads, dtype=stack.flat.dtype, device=str(stack.flat.device))
 
@@ -120,8 +132,7 @@ def forward(stack: Stack, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         stack: the parameters.
         x: rows of each run ``(r, n, inputs)``, or rows that all share ``(n, inputs)``.
     """
-    first = stack.hidden[0].weight
-    z = x.expand(len(first), *x.shape) if x.dim() == 2 else x
-    for _, weight, bias in stack.hidden:
-        z = torch.baddbmm(bias, z, weight).relu_()
-    return z, [torch.baddbmm(bias, z[runs], weight) for runs, weight, bias in stack.heads]
+    z = x.expand(len(stack.hidden[0].matrix), *x.shape) if x.dim() == 2 else x
+    for layer in stack.hidden:
+        z = torch.baddbmm(layer.bias, z, layer.weight).relu_()
+    return z, [torch.baddbmm(head.bias, z[head.runs], head.weight) for head in stack.heads]

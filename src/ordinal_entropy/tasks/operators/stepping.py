@@ -5,8 +5,8 @@ its own, at the few rows that were drawn. A step looks at no value on the host, 
 inside a CUDA graph.
 """
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -18,8 +18,9 @@ from ordinal_entropy.tasks.operators import model
 from ordinal_entropy.tasks.operators.draws import drawn_rows
 from ordinal_entropy.tasks.operators.jobs import Group, Job, groups
 
-# On a CPU the matrices of all pairs of few rows cost less than a loop over runs, however many runs there are.
+# Of few rows the matrices of all pairs cost least: no loop over runs on a CPU, nothing to compile on a GPU.
 _FEW_ROWS = 64
+_PIECE = 2**14  # parameters that one processor of a GPU updates
 _BLOCK = {"cpu": 2**21, "cuda": 2**25}  # numbers in one hidden layer of all runs, in an evaluation
 
 
@@ -56,11 +57,11 @@ class Stepping:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        r, n, i = inputs.shape
+        _, n, i = inputs.shape
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
-        # Rows begin at multiples of 8 numbers, where a GPU reads fastest.
-        self.inputs = torch.zeros(r, n, -(-i // 8) * 8, dtype=dtype, device=device)[..., :i].copy_(inputs)
         self.targets = targets.to(device, dtype)
+        self.inputs = self._rows_with_one(i)
+        self.inputs[..., :i].copy_(inputs)
         self.groups = groups(jobs, targets, like=self.targets)
         self.seeds = torch.tensor([job.seed for job in jobs], device=device)
         self.drawing = [group for group in self.groups if group.samples]
@@ -82,13 +83,21 @@ class Stepping:
             "parameters": self.stack.flat,
             "mean": torch.zeros_like(self.stack.flat),
             "square": torch.zeros_like(self.stack.flat),
-            "adam_step": torch.zeros((), dtype=torch.float32, device=device),
+            "adam_step": torch.zeros(len(self._pieces(self.stack.flat)), dtype=torch.float32, device=device),
             "step": torch.zeros((), dtype=torch.int64, device=device),
         }
-        self.hidden = [torch.empty(r, n, hidden, dtype=dtype, device=device) for _ in self.stack.hidden]
-        self.by_hidden = [torch.empty_like(z) for z in self.hidden]
+        self.hidden = [self._rows_with_one(hidden) for _ in self.stack.hidden]
+        self.by_hidden = [torch.zeros_like(z) for z in self.hidden]
         self.outputs = [self.targets.new_empty(runs, n, outputs) for runs, outputs in heads]
         self.by_outputs = [torch.empty_like(z) for z in self.outputs]
+        # On a GPU the regularizers of the groups run beside each other: they are many small kernels.
+        self.streams = [torch.cuda.Stream(device) for _ in self.drawing] if device.type == "cuda" else []
+
+    def _rows_with_one(self, width: int) -> Tensor:
+        """Room for rows ``(r, n, width)`` that a 1 follows, each beginning where a GPU reads fastest."""
+        rows = self.targets.new_zeros(*self.targets.shape[:2], -(-(width + 1) // 8) * 8)
+        rows[..., width] = 1
+        return rows
 
     @torch.no_grad()
     def advance(self, steps: int) -> None:
@@ -141,35 +150,34 @@ class Stepping:
         """Forward, the gradient at outputs and features, backward, AdamW."""
         stack, gradient = self.stack, self.gradient
         x = self.inputs
-        for (_, weight, bias), z in zip(stack.hidden, self.hidden, strict=True):
-            x = torch.baddbmm(bias, x, weight, out=z).relu_()
-        features, by_features = self.hidden[-1], self.by_hidden[-1]
-        for (runs, weight, bias), out in zip(stack.heads, self.outputs, strict=True):
-            if out.shape[2] == 1:  # as a sum: faster, and the same to the last bit however many runs there are
-                torch.sum(torch.mul(features[runs], weight.mT, out=by_features[runs]), 2, keepdim=True, out=out)
-                out.add_(bias)
-            else:
-                torch.baddbmm(bias, features[runs], weight, out=out)
+        for (_, matrix), z in zip(stack.hidden, self.hidden, strict=True):
+            _, below, width = matrix.shape
+            torch.bmm(x[..., :below], matrix, out=z[..., :width])
+            x = z.relu_()
+        width = stack.hidden[-1].matrix.shape[2]
+        features, by_features = self.hidden[-1][..., : width + 1], self.by_hidden[-1][..., :width]
+        room = self.by_hidden[-1][..., : width + 1]  # until the gradient is written there
+        for (runs, matrix), out in zip(stack.heads, self.outputs, strict=True):
+            _product(features[runs], matrix, out, room[runs])
 
         self._task_loss()
         for head, by_head, by_out in zip(stack.heads, gradient.heads, self.by_outputs, strict=True):
-            torch.bmm(features[head.runs].mT, by_out, out=by_head.weight)
-            torch.sum(by_out, 1, keepdim=True, out=by_head.bias)
+            _product(features[head.runs].mT, by_out, by_head.matrix, room[head.runs].mT)
             if by_out.shape[2] == 1:
                 torch.mul(by_out, head.weight.mT, out=by_features[head.runs])
             else:
                 torch.bmm(by_out, head.weight.mT, out=by_features[head.runs])
         if draws is not None:  # a row that was not drawn gets nothing
-            by_features.view(-1, by_features.shape[2]).index_add_(0, draws.rows, self._regularizers(draws))
+            self.by_hidden[-1].flatten(0, 1)[:, :width].index_add_(0, draws.rows, self._regularizers(draws))
 
-        below = [self.inputs, *self.hidden[:-1]]
+        below_of = [self.inputs, *self.hidden[:-1]]
         for k in reversed(range(len(stack.hidden))):
-            by_z = self.by_hidden[k]
+            by_z, matrix = self.by_hidden[k], stack.hidden[k].matrix
             torch.ops.aten.threshold_backward.grad_input(by_z, self.hidden[k], 0, grad_input=by_z)  # of relu
-            torch.bmm(below[k].mT, by_z, out=gradient.hidden[k].weight)
-            torch.sum(by_z, 1, keepdim=True, out=gradient.hidden[k].bias)
+            by_z = by_z[..., : matrix.shape[2]]
+            torch.bmm(below_of[k][..., : matrix.shape[1]].mT, by_z, out=gradient.hidden[k].matrix)
             if k > 0:
-                torch.bmm(by_z, stack.hidden[k].weight.mT, out=self.by_hidden[k - 1])
+                torch.bmm(by_z, stack.hidden[k].weight.mT, out=self.by_hidden[k - 1][..., : matrix.shape[1] - 1])
         self._adamw()
 
     def _task_loss(self) -> None:
@@ -187,26 +195,31 @@ class Stepping:
 
     def _regularizers(self, draws: Draws) -> Tensor:
         """Gradient ``(k, hidden)`` of the sum over all runs of what their methods add, at the drawn rows."""
-        features = self.hidden[-1]
-        drawn = features.view(-1, features.shape[2]).index_select(0, draws.rows)
-        leaves, values, factors = [], [], []
+        width = self.stack.hidden[-1].matrix.shape[2]
+        drawn = self.hidden[-1].flatten(0, 1)[:, :width].index_select(0, draws.rows)
+        found = []
         start = 0
-        for group, size in zip(self.groups, self.sizes, strict=True):
-            if not group.samples:
-                continue
+        sizes = [size for group, size in zip(self.groups, self.sizes, strict=True) if group.samples]
+        for k, (group, size) in enumerate(zip(self.drawing, sizes, strict=True)):
             shape = group.runs.stop - group.runs.start, group.samples, -1
             some = slice(start, start + shape[0] * shape[1])
             start = some.stop
-            y = draws.targets[some].view(shape)
-            leaf = drawn[some].view(shape).requires_grad_()
-            leaves.append(leaf)
-            few = features.device.type == "cpu" and group.samples <= _FEW_ROWS
-            for term in group.terms:
-                with torch.enable_grad(), kernels.use("reference") if few else nullcontext():
-                    values.append(term.method(leaf, y))
-                factors.append((y.amax(1) != y.amin(1)).sum().to(y.dtype) if term.only_with_pairs else size)
-        found = torch.autograd.grad(values, leaves, factors)
+            with self._beside(k):
+                found.append(_gradient(group, size, drawn[some].view(shape), draws.targets[some].view(shape)))
+        for stream in self.streams:
+            torch.cuda.current_stream().wait_stream(stream)
         return torch.cat([part.flatten(0, 1) for part in found])
+
+    @contextmanager
+    def _beside(self, number: int) -> Iterator[None]:
+        """On a GPU, what is inside runs on a stream of its own, behind all that was launched so far."""
+        if not self.streams:
+            yield
+            return
+        stream = self.streams[number]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            yield
 
     def _of(self, group: Group, tensors: Sequence[Tensor]) -> Tensor:
         """The runs of a group, out of tensors that are one a head."""
@@ -215,12 +228,12 @@ class Stepping:
 
     def _adamw(self) -> None:
         adamw(
-            [self.stack.flat],
-            [self.gradient.flat],
-            [self.state["mean"]],
-            [self.state["square"]],
+            self._pieces(self.stack.flat),
+            self._pieces(self.gradient.flat),
+            self._pieces(self.state["mean"]),
+            self._pieces(self.state["square"]),
             [],
-            [self.state["adam_step"]],
+            list(self.state["adam_step"].unbind()),
             fused=True,
             capturable=self.stack.flat.is_cuda,
             amsgrad=False,
@@ -231,3 +244,31 @@ class Stepping:
             eps=1e-8,
             maximize=False,
         )
+
+    def _pieces(self, flat: Tensor) -> list[Tensor]:
+        """What AdamW takes as one tensor each: on a GPU parts that keep all processors busy."""
+        return list(flat.split(_PIECE)) if flat.is_cuda else [flat]
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor, room: Tensor) -> None:
+    """Products ``(r, n, k)`` with ``(r, k, o)``; on a CPU those with one column as sums, which are faster there.
+
+    Such sums are also the same to the last bit however many runs there are. ``room`` has the shape of ``a``.
+    """
+    if b.shape[2] == 1 and not b.is_cuda:
+        torch.sum(torch.mul(a, b.mT, out=room), 2, keepdim=True, out=out)
+    else:
+        torch.bmm(a, b, out=out)
+
+
+def _gradient(group: Group, size: Tensor, features: Tensor, targets: Tensor) -> Tensor:
+    """Of the sum over the runs of a group of what its method adds, at features ``(runs, samples, hidden)``."""
+    leaf = features.requires_grad_()
+    values, factors = [], []
+    few = kernels.use("reference") if group.samples <= _FEW_ROWS else nullcontext()
+    with torch.enable_grad(), few:
+        for term in group.terms:
+            values.append(term.method(leaf, targets))
+            with_pairs = (targets.amax(1) != targets.amin(1)).sum().to(size.dtype) if term.only_with_pairs else size
+            factors.append(with_pairs)
+    return torch.autograd.grad(values, leaf, factors)[0]

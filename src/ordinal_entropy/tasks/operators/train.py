@@ -201,7 +201,8 @@ class _Training:
             dtype=dtype,
             device=device,
         )
-        self.parts = [(self.stepping.inputs, y[own].to(device))]  # training, validation, test; targets in float64
+        inputs = self.stepping.inputs[..., : x.shape[1]]
+        self.parts = [(inputs, y[own].to(device))]  # training, validation, test; targets in float64
         for part in (split.validation, split.test):
             x, y = _table(part)
             self.parts.append((x.to(device, dtype), y.to(device)))
