@@ -9,6 +9,9 @@ from torch import Tensor
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Method
+from ordinal_entropy.methods.ablations import Regularizer
+
+FEW_ROWS = 128  # up to so many drawn rows a matrix of all pairs for each of several steps is small
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,23 @@ class Term(NamedTuple):
 
     method: Method
     only_with_pairs: bool  # the mean is over the runs that drew two different targets
+    every_row_a_center: bool
+
+
+class Geometry(NamedTuple):
+    """How far two rows are apart."""
+
+    distance: str
+    normalize: bool
+
+
+class Pairs(NamedTuple):
+    """A diversity whose weights can be found ahead of the features."""
+
+    geometry: Geometry
+    weighting: str
+    rescale: str
+    strength: float
 
 
 class Group(NamedTuple):
@@ -46,6 +66,7 @@ class Group(NamedTuple):
     method: Method
     terms: tuple[Term, ...]  # what the method is called as on drawn rows
     samples: int  # rows drawn for them
+    pairs: Pairs | None  # the same as the terms, where there is such a thing
 
 
 def in_stack_order(jobs: Sequence[Job], targets: Tensor) -> list[int]:
@@ -81,11 +102,21 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
         for name, grouping in _terms(job, distinct[start]):
             options = {**_options(job), "per": "image", "grouping": grouping}
             term = methods.create(name, **{k: v for k, v in options.items() if k in methods.options(name)})
-            terms.append(Term(term, name != "lt" and grouping == "unique"))
+            terms.append(Term(term, name != "lt" and grouping == "unique", grouping == "none"))
         samples = job.rows if job.samples is None else min(job.samples, job.rows)
-        found.append(Group(runs, method, tuple(terms), samples if terms else 0))
+        alone = [term.method for term in terms if term.every_row_a_center]
+        pairs = _pairs(alone[0]) if len(alone) == len(terms) == 1 and 2 <= samples <= FEW_ROWS else None
+        found.append(Group(runs, method, tuple(terms), samples if terms else 0, pairs))
         start = end
     return found
+
+
+def _pairs(method: Method) -> Pairs | None:
+    if not isinstance(method, Regularizer):
+        return None
+    options = method.regularizer
+    geometry = Geometry(options.distance, options.normalize or options.distance == "cosine")
+    return Pairs(geometry, str(options.weighting), options.rescale, float(options.diversity_weight))
 
 
 def _terms(job: Job, distinct: bool) -> tuple[tuple[str, str], ...]:

@@ -6,29 +6,37 @@ inside a CUDA graph.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from ordinal_entropy import kernels
 from ordinal_entropy.tasks.operators import model
 from ordinal_entropy.tasks.operators.draws import drawn_rows
-from ordinal_entropy.tasks.operators.jobs import Group, Job, groups
+from ordinal_entropy.tasks.operators.jobs import Geometry, Group, Job, groups
+from ordinal_entropy.tasks.operators.pairs import pair_weights, weighted_distances
 
-# Of few rows the matrices of all pairs cost least: no loop over runs on a CPU, nothing to compile on a GPU.
-_FEW_ROWS = 64
 _PIECE = 2**14  # parameters that one processor of a GPU updates
 _BLOCK = {"cpu": 2**21, "cuda": 2**25}  # numbers in one hidden layer of all runs, in an evaluation
 
 
-class Draws(NamedTuple):
-    """Rows for the regularizer in some steps, those of all groups behind each other."""
+class Bundle(NamedTuple):
+    """Groups whose regularizers are one sum over pairs, or one group that calls its method."""
 
-    rows: Tensor  # (s, k) into all rows of all runs
-    targets: Tensor  # (s, k, 1)
+    groups: list[Group]
+    runs: int
+    samples: int
+    geometry: Geometry | None
+
+
+class Draws(NamedTuple):
+    """Rows for the regularizers in a step, those of all bundles behind each other."""
+
+    rows: Tensor  # (k,) into all rows of all runs
+    targets: Tensor  # (k, 1)
+    weights: list[Tensor | None]  # (runs, samples, samples) for each bundle with a geometry
 
 
 class Stepping:
@@ -64,13 +72,13 @@ class Stepping:
         self.inputs[..., :i].copy_(inputs)
         self.groups = groups(jobs, targets, like=self.targets)
         self.seeds = torch.tensor([job.seed for job in jobs], device=device)
-        self.drawing = [group for group in self.groups if group.samples]
+        self.bundles = _bundles(self.groups)
         # What a mean over runs is to be multiplied by, so that each run gets its own gradient whole.
-        self.sizes = [self.targets.new_tensor(group.runs.stop - group.runs.start) for group in self.groups]
+        self.sizes = {group.runs.start: self.targets.new_tensor(_count(group)) for group in self.groups}
 
         heads: list[tuple[int, int]] = []
         for group in self.groups:
-            runs, outputs = group.runs.stop - group.runs.start, group.method.outputs(1)
+            runs, outputs = _count(group), group.method.outputs(1)
             if heads and heads[-1][1] == outputs:
                 heads[-1] = heads[-1][0] + runs, outputs
             else:
@@ -90,8 +98,8 @@ class Stepping:
         self.by_hidden = [torch.zeros_like(z) for z in self.hidden]
         self.outputs = [self.targets.new_empty(runs, n, outputs) for runs, outputs in heads]
         self.by_outputs = [torch.empty_like(z) for z in self.outputs]
-        # On a GPU the regularizers of the groups run beside each other: they are many small kernels.
-        self.streams = [torch.cuda.Stream(device) for _ in self.drawing] if device.type == "cuda" else []
+        # On a GPU the regularizers run beside each other: they are many small kernels.
+        self.streams = [torch.cuda.Stream(device) for _ in self.bundles] if device.type == "cuda" else []
 
     def _rows_with_one(self, width: int) -> Tensor:
         """Room for rows ``(r, n, width)`` that a 1 follows, each beginning where a GPU reads fastest."""
@@ -102,9 +110,8 @@ class Stepping:
     @torch.no_grad()
     def advance(self, steps: int) -> None:
         """So many steps."""
-        draws = self._draws(steps)
-        for k in range(steps):
-            self._step(None if draws is None else Draws(draws.rows[k], draws.targets[k]))
+        for draws in self._draws(steps):
+            self._step(draws)
         self.state["step"] += steps
 
     @torch.no_grad()
@@ -133,20 +140,30 @@ class Stepping:
                 total[group.runs] += (predictions.double() - y[group.runs]).square().sum((1, 2))
         return total / n
 
-    def _draws(self, steps: int) -> Draws | None:
-        if not self.drawing:
-            return None
+    def _draws(self, steps: int) -> list[Draws]:
+        """Of so many steps, found at once: few operations instead of few in each step."""
         n = self.targets.shape[1]
         numbers = self.state["step"] + torch.arange(steps, device=self.seeds.device)
-        parts = []
-        for group in self.drawing:
-            rows = drawn_rows(self.seeds[group.runs], numbers, n, group.samples)  # (s, runs, samples)
-            first = n * torch.arange(group.runs.start, group.runs.stop, device=rows.device)
-            parts.append((rows + first[:, None]).flatten(1))
-        rows = torch.cat(parts, 1)
-        return Draws(rows, self.targets.view(-1, 1)[rows])
+        rows, targets, weights = [], [], []
+        for bundle in self.bundles:
+            in_bundle = []
+            for group in bundle.groups:
+                own = drawn_rows(self.seeds[group.runs], numbers, n, bundle.samples)  # (s, runs, samples)
+                own = own + n * torch.arange(group.runs.start, group.runs.stop, device=own.device)[:, None]
+                y = self.targets.view(-1, 1)[own]  # (s, runs, samples, 1)
+                rows.append(own.flatten(1))
+                targets.append(y.flatten(1, 2))
+                if group.pairs is not None:
+                    in_bundle.append(
+                        -group.pairs.strength * pair_weights(y, group.pairs.weighting, group.pairs.rescale)
+                    )
+            weights.append(torch.cat(in_bundle, 1) if in_bundle else None)
+        if not self.bundles:
+            return [Draws(self.seeds[:0], self.targets[0, :0], [])] * steps
+        by_step = zip(torch.cat(rows, 1), torch.cat(targets, 1), strict=True)
+        return [Draws(*both, [w if w is None else w[k] for w in weights]) for k, both in enumerate(by_step)]
 
-    def _step(self, draws: Draws | None) -> None:
+    def _step(self, draws: Draws) -> None:
         """Forward, the gradient at outputs and features, backward, AdamW."""
         stack, gradient = self.stack, self.gradient
         x = self.inputs
@@ -156,6 +173,7 @@ class Stepping:
             x = z.relu_()
         width = stack.hidden[-1].matrix.shape[2]
         features, by_features = self.hidden[-1][..., : width + 1], self.by_hidden[-1][..., :width]
+        by_drawn = self._regularizers(draws)  # on a GPU beside what follows
         room = self.by_hidden[-1][..., : width + 1]  # until the gradient is written there
         for (runs, matrix), out in zip(stack.heads, self.outputs, strict=True):
             _product(features[runs], matrix, out, room[runs])
@@ -167,8 +185,10 @@ class Stepping:
                 torch.mul(by_out, head.weight.mT, out=by_features[head.runs])
             else:
                 torch.bmm(by_out, head.weight.mT, out=by_features[head.runs])
-        if draws is not None:  # a row that was not drawn gets nothing
-            self.by_hidden[-1].flatten(0, 1)[:, :width].index_add_(0, draws.rows, self._regularizers(draws))
+        for stream in self.streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        if by_drawn:  # a row that was not drawn gets nothing
+            self.by_hidden[-1].flatten(0, 1)[:, :width].index_add_(0, draws.rows, torch.cat(by_drawn))
 
         below_of = [self.inputs, *self.hidden[:-1]]
         for k in reversed(range(len(stack.hidden))):
@@ -186,29 +206,44 @@ class Stepping:
         for head, out, by_out in zip(self.stack.heads, self.outputs, self.by_outputs, strict=True):
             if by_out.shape[2] == 1:
                 torch.sub(out, self.targets[head.runs], out=by_out).mul_(2 / n)
-        for group, size in zip(self.groups, self.sizes, strict=True):
+        for group in self.groups:
             if group.method.replaces_task_loss:
+                size = self.sizes[group.runs.start]
                 leaf = self._of(group, self.outputs).detach().requires_grad_()
                 with torch.enable_grad():
                     value = group.method(self.hidden[-1][group.runs], self.targets[group.runs], predictions=leaf)
                 self._of(group, self.by_outputs).copy_(torch.autograd.grad(value, leaf, size)[0])
 
-    def _regularizers(self, draws: Draws) -> Tensor:
-        """Gradient ``(k, hidden)`` of the sum over all runs of what their methods add, at the drawn rows."""
+    def _regularizers(self, draws: Draws) -> list[Tensor]:
+        """Gradients of what the methods add, at the drawn rows of each bundle ``(k, hidden)``."""
         width = self.stack.hidden[-1].matrix.shape[2]
         drawn = self.hidden[-1].flatten(0, 1)[:, :width].index_select(0, draws.rows)
         found = []
         start = 0
-        sizes = [size for group, size in zip(self.groups, self.sizes, strict=True) if group.samples]
-        for k, (group, size) in enumerate(zip(self.drawing, sizes, strict=True)):
-            shape = group.runs.stop - group.runs.start, group.samples, -1
-            some = slice(start, start + shape[0] * shape[1])
+        for k, bundle in enumerate(self.bundles):
+            shape = bundle.runs, bundle.samples, -1
+            some = slice(start, start + bundle.runs * bundle.samples)
             start = some.stop
-            with self._beside(k):
-                found.append(_gradient(group, size, drawn[some].view(shape), draws.targets[some].view(shape)))
-        for stream in self.streams:
-            torch.cuda.current_stream().wait_stream(stream)
-        return torch.cat([part.flatten(0, 1) for part in found])
+            leaf = drawn[some].view(shape).requires_grad_()
+            with self._beside(k), torch.enable_grad():
+                weights, factors = draws.weights[k], None
+                if bundle.geometry is not None and weights is not None:
+                    values = [weighted_distances(leaf, weights, *bundle.geometry)]
+                else:
+                    values, factors = self._called(bundle.groups[0], leaf, draws.targets[some].view(shape))
+                found.append(torch.autograd.grad(values, leaf, factors)[0].flatten(0, 1))
+        return found
+
+    def _called(self, group: Group, features: Tensor, targets: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Means over the runs of a group of what its method adds, and how many runs each is the mean of."""
+        values, factors = [], []
+        for term in group.terms:
+            values.append(term.method(features, targets))
+            if term.only_with_pairs:
+                factors.append((targets.amax(1) != targets.amin(1)).sum().to(targets.dtype))
+            else:
+                factors.append(self.sizes[group.runs.start])
+        return values, factors
 
     @contextmanager
     def _beside(self, number: int) -> Iterator[None]:
@@ -261,14 +296,20 @@ def _product(a: Tensor, b: Tensor, out: Tensor, room: Tensor) -> None:
         torch.bmm(a, b, out=out)
 
 
-def _gradient(group: Group, size: Tensor, features: Tensor, targets: Tensor) -> Tensor:
-    """Of the sum over the runs of a group of what its method adds, at features ``(runs, samples, hidden)``."""
-    leaf = features.requires_grad_()
-    values, factors = [], []
-    few = kernels.use("reference") if group.samples <= _FEW_ROWS else nullcontext()
-    with torch.enable_grad(), few:
-        for term in group.terms:
-            values.append(term.method(leaf, targets))
-            with_pairs = (targets.amax(1) != targets.amin(1)).sum().to(size.dtype) if term.only_with_pairs else size
-            factors.append(with_pairs)
-    return torch.autograd.grad(values, leaf, factors)[0]
+def _bundles(groups: Sequence[Group]) -> list[Bundle]:
+    """Groups that draw rows; those that differ in the weights of their pairs only, together."""
+    alike: dict[tuple[Any, ...], list[Group]] = {}
+    for k, group in enumerate(groups):
+        if group.samples:
+            key = (k,) if group.pairs is None else (group.samples, group.pairs.geometry)
+            alike.setdefault(key, []).append(group)
+    bundles = []
+    for together in alike.values():
+        pairs = together[0].pairs
+        geometry = None if pairs is None else pairs.geometry
+        bundles.append(Bundle(together, sum(map(_count, together)), together[0].samples, geometry))
+    return bundles
+
+
+def _count(group: Group) -> int:
+    return len(range(group.runs.start, group.runs.stop))
