@@ -98,6 +98,8 @@ class Stepping:
         self.by_hidden = [torch.zeros_like(z) for z in self.hidden]
         self.outputs = [self.targets.new_empty(runs, n, outputs) for runs, outputs in heads]
         self.by_outputs = [torch.empty_like(z) for z in self.outputs]
+        drawn = sum(bundle.runs * bundle.samples for bundle in self.bundles)
+        self.drawn = self.targets.new_empty(drawn, hidden)  # features of the drawn rows; read on several streams
         # On a GPU the regularizers run beside each other: they are many small kernels.
         self.streams = [torch.cuda.Stream(device) for _ in self.bundles] if device.type == "cuda" else []
 
@@ -217,14 +219,15 @@ class Stepping:
     def _regularizers(self, draws: Draws) -> list[Tensor]:
         """Gradients of what the methods add, at the drawn rows of each bundle ``(k, hidden)``."""
         width = self.stack.hidden[-1].matrix.shape[2]
-        drawn = self.hidden[-1].flatten(0, 1)[:, :width].index_select(0, draws.rows)
+        drawn = self.drawn
+        torch.index_select(self.hidden[-1].flatten(0, 1)[:, :width], 0, draws.rows, out=drawn)
         found = []
         start = 0
         for k, bundle in enumerate(self.bundles):
             shape = bundle.runs, bundle.samples, -1
             some = slice(start, start + bundle.runs * bundle.samples)
             start = some.stop
-            leaf = drawn[some].view(shape).requires_grad_()
+            leaf = drawn[some].view(shape).detach().requires_grad_()
             with self._beside(k), torch.enable_grad():
                 weights, factors = draws.weights[k], None
                 if bundle.geometry is not None and weights is not None:
