@@ -2,35 +2,20 @@
 
 import json
 import os
-import platform
 import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
-import ordinal_entropy
+from ordinal_entropy.environment import environment
 
 
 def machine() -> dict[str, Any]:
     """The processor, the memory and the versions in use."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "processor": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "torch_threads": torch.get_num_threads(),
-        "memory_gib": round(memory, 1),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "ordinal_entropy": ordinal_entropy.__version__,
-    }
+    return {**environment(), "torch_threads": torch.get_num_threads(), "memory_gib": round(memory, 1)}
 
 
 def write(path: Path, results: dict[str, Any]) -> None:

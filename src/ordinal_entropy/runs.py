@@ -27,7 +27,7 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
             become null, which JSON has in their place.
     """
     text = json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
-    with _replacing(Path(path)) as file:
+    with replacing(Path(path)) as file:
         file.write(text.encode())
 
 
@@ -93,7 +93,7 @@ class Run:
             content: tensors, numbers and strings in dictionaries and lists: what ``torch.load`` reads without running
                 code.
         """
-        with _replacing(self.path / "checkpoint.pt") as file:
+        with replacing(self.path / "checkpoint.pt") as file:
             torch.save(content, file)
 
     def checkpoint(self, map_location: str | torch.device | None = None) -> Any:
@@ -195,8 +195,8 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file beside the path that takes its place once it is whole and on the disk."""
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to beside the path, which takes its place once it is whole and on the disk."""
     beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 """The checkpoint of a stack: written whole or not at all, and of one set of jobs, settings and rows."""
 
-import os
 import pickle
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from ordinal_entropy import runs
 
 _NAME = "checkpoint.pt"
 
@@ -19,16 +19,8 @@ def save(folder: Path, identity: dict[str, Any], content: dict[str, Any]) -> Non
         identity: what the training is of, in plain numbers, strings, lists and dictionaries.
         content: the same and tensors.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{_NAME}.", delete=False) as unfinished:
-        try:
-            torch.save({"identity": identity, "content": content}, unfinished)
-            unfinished.flush()
-            os.fsync(unfinished.fileno())
-        except BaseException:
-            os.unlink(unfinished.name)
-            raise
-    os.replace(unfinished.name, folder / _NAME)
+    with runs.replacing(folder / _NAME) as file:
+        torch.save({"identity": identity, "content": content}, file)
 
 
 def load(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:

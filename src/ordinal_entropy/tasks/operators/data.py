@@ -7,7 +7,6 @@ the solutions of a stochastic differential equation. ``nonlinear-paths``: the eq
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,8 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ordinal_entropy import runs
 
 Array = NDArray[Any]  # float64
 Made = TypeVar("Made")
@@ -246,20 +247,12 @@ def _rows(path: Path, part: str) -> Rows:
 def write(folder: Path, name: str, train: Rows, test: Rows) -> None:
     """Writes the rows in the public layout; a file is there whole or not at all."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     for file, part, rows in zip(
         _FILES if name == "linear" else _SDE_FILES, ("train", "test"), (train, test), strict=True
     ):
         arrays = {f"X_{part}0": rows.functions, f"X_{part}1": rows.places, f"y_{part}": rows.values}
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{file}.", delete=False) as unfinished:
-            try:
-                np.savez(unfinished, **arrays)  # type: ignore[arg-type,unused-ignore]
-                unfinished.flush()
-                os.fsync(unfinished.fileno())
-            except BaseException:
-                os.unlink(unfinished.name)
-                raise
-        os.replace(unfinished.name, folder / file)
+        with runs.replacing(folder / file) as unfinished:
+            np.savez(unfinished, **arrays)  # type: ignore[arg-type,unused-ignore]
 
 
 def generate(name: str, *, train: int, test: int, seed: int = 0, **options: float | str) -> tuple[Rows, Rows]:
