@@ -91,7 +91,7 @@ def test_a_run_folder_is_made_and_opened(tmp_path):
     assert content["environment"]["torch"] == torch.__version__
     assert runs.open(run.path) == run == runs.create(run.path, RECIPE, "oe", 3)
     assert (run.method, run.seed, run.recipe["sizes"]) == ("oe", 3, [1, 2])
-    assert run.result() is None and run.checkpoint() is None and run.metrics() == []
+    assert run.result() is None and run.metrics() == []
 
 
 @pytest.mark.parametrize(
@@ -175,28 +175,11 @@ def test_result_is_there_once_the_run_is_over(tmp_path):
     assert runs.open(tmp_path).result() == {"last": 0.5, "best_test": None}
 
 
-def test_checkpoint_comes_back(tmp_path):
-    run = runs.create(tmp_path, {}, "oe", 0)
-    for step in (1, 2):
-        run.save_checkpoint({"step": step, "weights": torch.full((3,), float(step)), "history": [1.0, math.nan]})
-    found = runs.open(tmp_path).checkpoint("cpu")
-    assert found["step"] == 2 and torch.equal(found["weights"], torch.full((3,), 2.0))
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint.pt", "recipe.json"]
-
-
-@pytest.mark.parametrize("damage", [b"", b"hello", b"PK\x03\x04 broken"])
-def test_a_damaged_checkpoint_is_named(tmp_path, damage):
-    run = runs.create(tmp_path, {}, "oe", 0)
-    (tmp_path / "checkpoint.pt").write_bytes(damage)
-    with pytest.raises(ValueError, match=r"expected a checkpoint in .*checkpoint\.pt, got a file that cannot be read"):
-        run.checkpoint()
-
-
 def test_a_run_that_is_killed_can_be_read_and_gone_on_with(tmp_path):
     script = (
         "import sys, itertools; from ordinal_entropy import runs; run = runs.create(sys.argv[1], {}, 'oe', 0)\n"
         "for step in itertools.count():\n"
-        "    run.log(step=step); run.save_checkpoint({'step': step}); print(step, flush=True)\n"
+        "    run.log(step=step); runs.write_json(run.path / 'state.json', [step] * 99); print(step, flush=True)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
@@ -207,5 +190,5 @@ def test_a_run_that_is_killed_can_be_read_and_gone_on_with(tmp_path):
     run = runs.create(tmp_path, {}, "oe", 0)
     steps = [line["step"] for line in run.metrics()]
     assert steps == list(range(len(steps))) and len(steps) > 20
-    assert 20 <= run.checkpoint()["step"] <= steps[-1]
+    assert 20 <= runs.read_json(tmp_path / "state.json")[-1] <= steps[-1]
     assert run.result() is None

@@ -1,7 +1,7 @@
 """The run folder: one recipe, method and seed, carried out; written so that a stop at any moment leaves it whole.
 
 A run folder holds ``recipe.json`` (recipe, method, seed, environment), ``metrics.jsonl`` (a line for each evaluation,
-appended as it goes), ``checkpoint.pt`` and, once the run is over, ``result.json``.
+appended as it goes), the checkpoint of the training and, once the run is over, ``result.json``.
 """
 
 import json
@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import torch
 
 from ordinal_entropy.environment import environment
 
@@ -85,31 +83,6 @@ class Run:
         """What :meth:`finish` wrote; None while the run is not over."""
         path = self.path / "result.json"
         return read_json(path) if path.exists() else None
-
-    def save_checkpoint(self, content: Any) -> None:
-        """Writes ``checkpoint.pt`` atomically.
-
-        Args:
-            content: tensors, numbers and strings in dictionaries and lists: what ``torch.load`` reads without running
-                code.
-        """
-        with replacing(self.path / "checkpoint.pt") as file:
-            torch.save(content, file)
-
-    def checkpoint(self, map_location: str | torch.device | None = None) -> Any:
-        """What :meth:`save_checkpoint` wrote last; None where it has not been called.
-
-        Args:
-            map_location: the device that the tensors go to, as in ``torch.load``.
-        """
-        path = self.path / "checkpoint.pt"
-        if not path.exists():
-            return None
-        try:
-            return torch.load(path, map_location=map_location, weights_only=True)
-        except Exception as error:  # a damaged file fails in many ways: KeyError, EOFError, RuntimeError, ...
-            first = str(error).partition("\n")[0] or type(error).__name__
-            raise ValueError(f"expected a checkpoint in {path}, got a file that cannot be read: {first}") from error
 
 
 def create(path: str | os.PathLike[str], recipe: Mapping[str, Any], method: str, seed: int) -> Run:
