@@ -20,6 +20,20 @@ _BLOCK, _SOME = 32, 128  # rows of a program, and how many others it compares th
 
 
 @triton.jit
+def _equal(keys, group, n, i, j, first, present, T: tl.constexpr):
+    """Whether row ``i`` has the key of row ``j``; ``first`` is the first number of that of ``i``.
+
+    A row that is not present is like none: its key is taken for NaN.
+    """
+    equal = first[:, None] == tl.where(present, tl.load(keys + (group * n + j) * T, j < n, 0.0), float("nan"))[None, :]
+    for c in tl.static_range(1, T):
+        k_i = tl.load(keys + (group * n + i) * T + c, i < n, 0.0)
+        k_j = tl.load(keys + (group * n + j) * T + c, j < n, 0.0)
+        equal = equal & (k_i[:, None] == k_j[None, :])
+    return equal
+
+
+@triton.jit
 def _match(
     keys, targets, amount, lead, total, means, n,
     T: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr,
@@ -27,17 +41,13 @@ def _match(
     """Of each row: the first row of the same key, the amount of all of them, and in bins the mean of their targets."""
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * BLOCK + tl.arange(0, BLOCK)
-    there_i = tl.load(amount + group * n + i, i < n, 0.0) > 0
+    first = tl.load(keys + (group * n + i) * T, i < n, 0.0)
     best = tl.full([BLOCK, SOME], n, tl.int32)
-    count = tl.zeros([BLOCK, SOME], tl.float64)
+    count = tl.zeros([BLOCK, SOME], tl.float32)
     for start in range(0, n, SOME):
         j = start + tl.arange(0, SOME)
-        a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float64)
-        equal = there_i[:, None] & (a > 0)[None, :]
-        for c in tl.static_range(T):
-            k_i = tl.load(keys + (group * n + i) * T + c, i < n, 0.0)
-            k_j = tl.load(keys + (group * n + j) * T + c, j < n, 0.0)
-            equal = equal & (k_i[:, None] == k_j[None, :])
+        a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float32)
+        equal = _equal(keys, group, n, i, j, first, a > 0, T)
         best = tl.where(equal, tl.minimum(best, j[None, :]), best)
         count += tl.where(equal, a[None, :], 0.0)
     best, count = tl.min(best, 1), tl.sum(count, 1)
@@ -49,15 +59,11 @@ def _match(
             for start in range(0, n, SOME):
                 j = start + tl.arange(0, SOME)
                 a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float64)
-                equal = there_i[:, None] & (a > 0)[None, :]
-                for c in tl.static_range(T):
-                    k_i = tl.load(keys + (group * n + i) * T + c, i < n, 0.0)
-                    k_j = tl.load(keys + (group * n + j) * T + c, j < n, 0.0)
-                    equal = equal & (k_i[:, None] == k_j[None, :])
+                equal = _equal(keys, group, n, i, j, first, a > 0, T)
                 y = tl.load(targets + (group * n + j) * T + b, j < n, 0.0).to(tl.float64)
                 mean += tl.where(equal, (a * y)[None, :], 0.0)
             mean = tl.sum(mean, 1)
-            tl.store(means + (group * n + i) * T + b, mean / tl.where(there_i, count, 1.0), i < n)
+            tl.store(means + (group * n + i) * T + b, mean / tl.where(count > 0, count, 1.0), i < n)
 
 
 @triton.jit
@@ -71,20 +77,23 @@ def _place(
     first = group * n
     before = tl.zeros([BLOCK, SOME], tl.int32)
     used = tl.zeros([SOME], tl.int32)
+    k_first = tl.load(keys + (first + i) * T, i < n, 0.0)[:, None]
     for start in range(0, n, SOME):
         j = start + tl.arange(0, SOME)
         leads = tl.load(lead + first + j, j < n, -1) == j
-        tied = (i[:, None] >= 0) & (j[None, :] >= 0)
-        smaller = (i[:, None] < 0) & tied
-        for c in tl.static_range(T):
+        k_j = tl.load(keys + (first + j) * T, j < n, 0.0)
+        k_j = tl.where(leads, k_j, float("nan"))[None, :]  # neither smaller nor tied
+        smaller = k_j < k_first
+        tied = k_j == k_first
+        for c in tl.static_range(1, T):
             k_i = tl.load(keys + (first + i) * T + c, i < n, 0.0)[:, None]
             k_j = tl.load(keys + (first + j) * T + c, j < n, 0.0)[None, :]
             smaller = smaller | (tied & (k_j < k_i))
             tied = tied & (k_j == k_i)
-        before += tl.where(leads[None, :] & smaller, 1, 0)
+        before += tl.where(smaller, 1, 0)
         used += tl.where(leads, 1, 0)
     before, used = tl.sum(before, 1), tl.sum(used, 0)
-    a = tl.load(amount + first + i, i < n, 0.0).to(tl.float64)
+    a = tl.load(amount + first + i, i < n, 0.0).to(tl.float32)
     count = tl.load(total + first + i, i < n, 1.0)
     tl.store(slot + first + i, tl.where(a > 0, before, 0).to(tl.int64), i < n)
     tl.store(share + first + i, tl.where(a > 0, a / tl.where(a > 0, count, 1.0), 0.0).to(tl.float32), i < n)
@@ -125,8 +134,7 @@ def places(targets: Tensor, amount: Tensor, width: float) -> tuple[Tensor, Tenso
     device = targets.device
     lead = torch.empty(g, n, dtype=torch.int32, device=device)
     slot = torch.empty(g, n, dtype=torch.int64, device=device)
-    total = torch.empty(g, n, dtype=torch.float64, device=device)
-    share, there = torch.empty(2, g, n, device=device).unbind()
+    total, share, there = torch.empty(3, g, n, device=device).unbind()
     values = torch.empty_like(targets)
     means = targets if width == 0 else torch.empty_like(targets)
     with torch.cuda.device_of(targets):
