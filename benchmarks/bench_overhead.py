@@ -250,7 +250,6 @@ def step_times(step: Step, optimizer: torch.optim.Optimizer, rounds: int) -> dic
 def replay_times(step: Step, optimizer: torch.optim.Optimizer, rounds: int) -> dict[str, list[float]]:
     """The same for steps replayed from CUDA graphs, for the variants that can be captured."""
     graphs: dict[str, torch.cuda.CUDAGraph] = {}
-    pool = None
     for name in step.variants if torch.cuda.is_available() else ():
         graph = torch.cuda.CUDAGraph()
         try:
@@ -260,7 +259,7 @@ def replay_times(step: Step, optimizer: torch.optim.Optimizer, rounds: int) -> d
                 with torch.cuda.stream(side):
                     train()
                 torch.cuda.current_stream().wait_stream(side)
-                with torch.cuda.graph(graph, pool=pool):
+                with torch.cuda.graph(graph):
                     train()
         except RuntimeError as error:
             print(f"{step.name}: no graph of {name}: {str(error).splitlines()[0]}", flush=True)
@@ -268,7 +267,6 @@ def replay_times(step: Step, optimizer: torch.optim.Optimizer, rounds: int) -> d
             optimizer.zero_grad(set_to_none=True)
             continue
         graphs[name] = graph
-        pool = graph.pool()
     times: dict[str, list[float]] = {name: [] for name in graphs}
     order, shuffle = list(graphs), random.Random(0).shuffle
     for _ in range(rounds):
