@@ -9,8 +9,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 help:  ## the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-demo: $(VENV)/demo-is-ready  ## train a small network with and without the regularizer (about a minute)
-	$(BIN)/python examples/demo.py
+demo: $(VENV)/demo-is-ready  ## compare 10 small networks with and 10 without ordinal entropy (a minute or two)
+	$(BIN)/ordinal-entropy compare linear --methods baseline,oe --seeds 10 --preset quick --out runs/demo
 
 test: $(VENV)/test-is-ready lint  ## style, types, import directions, all fast tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2

@@ -9,18 +9,24 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def test_demo_trains_and_reports():
-    pytest.importorskip("rich", reason="the demo draws its progress bar with rich")
-    demo = [sys.executable, EXAMPLES / "demo.py"]
-    answer = subprocess.run([*demo, "--seeds", "1", "--steps", "3"], capture_output=True, text=True, check=True)
-    assert "with ordinal entropy" in answer.stdout
-    assert "of 1 paired seeds" in answer.stdout
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, EXAMPLES / "own_data.py", *arguments], capture_output=True, text=True, check=False
+    )
 
 
-def test_demo_refuses_nonsense():
-    pytest.importorskip("rich", reason="the demo draws its progress bar with rich")
-    demo = [sys.executable, EXAMPLES / "demo.py", "--seeds", "0"]
-    answer = subprocess.run(demo, capture_output=True, text=True, check=False)
+def test_own_data_compares_every_method():
+    pytest.importorskip("scipy", reason="a comparison needs SciPy")
+    answer = run("--seeds", "2", "--steps", "3")
+    assert answer.returncode == 0, answer.stderr
+    for method in ("ld", "oe"):
+        assert f"\n{method}: no difference" in answer.stdout or f"\n{method} is " in answer.stdout
+    assert "2 seeds" in answer.stdout
+    assert "over 2 splits" in answer.stdout
+
+
+def test_own_data_refuses_nonsense():
+    answer = run("--seeds", "1")
     assert answer.returncode == 2
-    assert "at least 1" in answer.stderr
+    assert "at least 2" in answer.stderr
     assert "Traceback" not in answer.stderr

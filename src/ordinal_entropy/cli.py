@@ -364,9 +364,9 @@ def compare(
 
 
 def _scale(summary: dict[str, Any]) -> float:
-    """The power of ten, in thousands, that the baseline's mean is a multiple of."""
+    """What scores are printed in multiples of, so that the baseline's small mean has digits before the point."""
     mean = summary["methods"][summary["baseline"]]["mean"]
-    if not mean or 1 <= abs(mean) < 1000:
+    if not mean or abs(mean) >= 1:
         return 1.0
     return 1e-3 if abs(mean) >= 1e-4 else 1e-6
 

@@ -4,10 +4,11 @@ A task is looked up by name and loaded when it is asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from ordinal_entropy.recipes import lookup, override, pairs
+from ordinal_entropy.recipes import lookup, override, pairs, unknown
 
 _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
@@ -80,7 +81,11 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
         50
     """
     task = load(name)
+    found = lookup(f"preset of {name}", preset, task.presets)
+    known = [field.name for field in fields(found) if field.name not in task.fixed]
     for key, _ in pairs(settings):
         if key in task.fixed:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
-    return override(lookup(f"preset of {name}", preset, task.presets), settings)
+        if key not in known:
+            raise ValueError(unknown("key", key, known))
+    return override(found, settings)
