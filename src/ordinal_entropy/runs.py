@@ -16,15 +16,16 @@ from typing import Any, BinaryIO
 from ordinal_entropy.environment import environment
 
 
-def write_json(path: str | os.PathLike[str], content: Any) -> None:
+def write_json(path: str | os.PathLike[str], content: Any, *, indent: int | None = 2) -> None:
     """Writes JSON atomically: a reader finds the old content or the new, never a part.
 
     Args:
         path: the file; its folder is made where it is missing.
         content: dictionaries, lists, tuples, strings, numbers (of torch and NumPy too), paths. NaN and infinities
             become null, which JSON has in their place.
+        indent: spaces of a level; None for one line.
     """
-    text = json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(_plain(content), indent=indent, allow_nan=False) + "\n"
     with replacing(Path(path)) as file:
         file.write(text.encode())
 

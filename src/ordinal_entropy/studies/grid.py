@@ -93,7 +93,7 @@ def summary_of(
         {"variant": names[k // len(seeds)], "seed": plan.seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
         for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
     ]
-    runs.write_json(out / "curves.json", {"steps": scores[0].steps, "runs": curves})
+    runs.write_json(out / "curves.json", {"steps": scores[0].steps, "runs": curves}, indent=None)
     grouped = {
         name: {
             at: [getattr(score, at) for score in scores[k * len(seeds) : (k + 1) * len(seeds)]]
