@@ -6,10 +6,10 @@
 
 All versions of a size take turns in one run, so that a change of the clock meets all of them; a slow version has fewer
 turns, spread over the run. "ms" is the time between two events on the device while the host is ahead, as it is in a
-training step; "a call" is the time of one of many calls that follow each other, "from idle" that of a single one after the
-device has come to rest: both by events with the host's time in them, which for small sizes
-is the longer one. Memory is the highest that torch has allocated during the call beyond what it had before, the
-gradient included. Errors are relative to float64. A number that is missing has a note that says why.
+training step. "A call" is the time of one of many calls that follow each other, "idle" that of a single one after the
+device has come to rest: both with the host's time in them, which for small sizes is the longer one. Memory is the
+highest that torch has allocated during the call beyond what it had before, the gradient included. Errors are relative
+to float64. A number that is missing has a note that says why.
 
 What the hardware could do is measured in the same run: a matrix product of the same shapes in TF32 and in float16, and
 a copy. All ordered pairs take 4 m^2 d operations: 2 m^2 d for the distances, as many for the gradient; with each pair

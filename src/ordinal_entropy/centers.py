@@ -15,7 +15,7 @@ class Groups(NamedTuple):
     features: Tensor  # (g, n, d), the rows that were averaged
     centers: Tensor  # (g, m, d)
     values: Tensor  # (g, m, t), the target each center stands for
-    amount: Tensor  # (g, m), how many times a center counts in the pairs
+    amount: Tensor | None  # (g, m), how many times a center counts in the pairs; None: each once
     slot: Tensor | None  # (g, n), the center of each row; None: each row is its own
     unit: bool  # centers are averages of rows of norm 1 (or 0)
     fused: bool = False  # by the kernels of a GPU, which leave the rows as they came

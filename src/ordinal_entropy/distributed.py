@@ -34,13 +34,14 @@ def join(
     device = data.features.device
     seed = torch.randint(2**62, (1,), device=device, generator=generator)
     dist.broadcast(seed, 0)
-    size = torch.tensor(data.amount.shape, device=device)  # (g, n)
+    own = data.features.new_ones(data.features.shape[:2]) if data.amount is None else data.amount
+    size = torch.tensor(own.shape, device=device)  # (g, n)
     sizes = [torch.empty_like(size) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, size)
     shapes = [(int(g), int(n)) for g, n in torch.stack(sizes).tolist()]
     features = _Gather.apply(data.features, shapes, along)
     targets = _gather(data.targets, shapes, along)
-    amount = _gather(data.amount[..., None], shapes, along)[..., 0]
+    amount = _gather(own[..., None], shapes, along)[..., 0]
     shared = torch.Generator(device).manual_seed(int(seed))
     return Rows(features, targets, amount, data.eager), shared
 

@@ -115,26 +115,27 @@ def ordinal_entropy(
     pull = isinstance(tightness_weight, Tensor) or tightness_weight != 0
     if g * n == 0 or not (push or pull):
         return x[:, :0].sum()  # no rows: a zero that is part of the graph
+    if amount is None and grouping != "none":
+        amount = x.new_ones(g, n)
     cosine = distance == "cosine"
     unit_first = normalize and centers == "normalize-first"
     found = None
     kind = x.device.type
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         if push:
-            part = x, y, amount
+            points, values, copies = x, y, amount
             drawn = max_samples is not None and max_samples < n
             if max_samples is not None and drawn:
                 chance = torch.rand(g, n, device=x.device, generator=generator)
-                pick = torch.where(amount > 0, chance, -1).topk(max_samples, dim=1).indices[..., None]  # (g, k, 1)
-                part = (
-                    x.gather(1, pick.expand(-1, -1, d)),
-                    y.gather(1, pick.expand(-1, -1, y.shape[-1])),
-                    amount.gather(1, pick[..., 0]),
-                )
-            if grouping == "none":
-                found = Groups(part[0], *part, None, False)
+                chance = chance if amount is None else torch.where(amount > 0, chance, -1)
+                pick = chance.topk(max_samples, dim=1).indices[..., None]  # (g, k, 1)
+                points = x.gather(1, pick.expand(-1, -1, d))
+                values = y.gather(1, pick.expand(-1, -1, y.shape[-1]))
+                copies = None if amount is None else amount.gather(1, pick[..., 0])
+            if copies is None or grouping == "none":
+                found = Groups(points, points, values, copies, None, False)
             else:
-                found = group(*part, grouping=grouping, unit=unit_first, eager=eager)
+                found = group(points, values, copies, grouping=grouping, unit=unit_first, eager=eager)
             fixed = not isinstance(diversity_weight, Tensor)
             loss = kernels.pair_mean(
                 found.centers,
@@ -154,9 +155,9 @@ def ordinal_entropy(
             if drawn:
                 found = None
         if pull:
-            if grouping != "none" and found is None:
+            if amount is not None and grouping != "none" and found is None:
                 found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager)
-            if found is None or found.slot is None:  # each row is its own center
+            if amount is None or found is None or found.slot is None:  # each row is its own center
                 return loss if push else x[:, :0].sum()
             if found.fused:
                 from ordinal_entropy.kernels import grouped

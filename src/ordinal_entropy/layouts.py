@@ -18,7 +18,7 @@ class Rows(NamedTuple):
 
     features: Tensor  # (g, n, d), float32 or float64; rows of amount 0 are zero
     targets: Tensor  # (g, n, t), float32 or float64, no graph; rows of amount 0 are zero
-    amount: Tensor  # (g, n), how many times a row counts; 0: outside the mask
+    amount: Tensor | None  # (g, n), how many times a row counts; 0: outside the mask; None: all count once
     eager: bool  # values may be looked at without stalling a device or breaking a trace
 
 
@@ -112,26 +112,29 @@ def rows(
     inside = parts.get("mask")
     if inside is not None:
         inside = inside[..., 0] if inside.shape[-1] == 1 else inside.all(-1)
-    if "sample_weight" in parts:
-        amount = parts["sample_weight"][..., 0].detach()
-        amount = amount if inside is None else torch.where(inside, amount, 0)
-    else:
-        amount = features.new_ones(lead) if inside is None else inside.to(dtype)
     # a transform of torch.func forbids looking at values, just as a trace does
     eager = check or (
         features.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and torch._C._functorch.peek_interpreter_stack() is None
     )
+    amount: Tensor | None
+    if "sample_weight" in parts:
+        amount = parts["sample_weight"][..., 0].detach()
+        amount = amount if inside is None else torch.where(inside, amount, 0)
+    elif inside is not None:
+        amount = inside.to(dtype)
+    else:
+        amount = features.new_ones(lead) if eager else None
     plain = parts.keys() == {"targets"}  # every row counts once
-    present = None if plain and not eager else inside
-    if "sample_weight" in parts or (plain and eager):
+    present = inside
+    if amount is not None and ("sample_weight" in parts or plain):
         present = amount != 0
     if eager and present is not None:
         wrong = int((present & ~targets.isfinite().all(-1)).sum())
         if wrong:
             raise ValueError(f"expected finite targets inside the mask, got {wrong} rows with NaN or infinite values")
-        if "sample_weight" in parts and not bool(((amount >= 0) & amount.isfinite()).all()):
+        if amount is not None and "sample_weight" in parts and not bool(((amount >= 0) & amount.isfinite()).all()):
             raise ValueError(f"expected finite sample_weight of at least 0, got {float(amount.min())} as the smallest")
     if not plain and present is not None:  # what lies outside the mask, NaN too, leaves no trace
         features = torch.where(present[..., None], features, 0)
@@ -140,7 +143,7 @@ def rows(
     return Rows(
         features.reshape(g, n, features.shape[-1]),
         targets.reshape(g, n, targets.shape[-1]),
-        amount.reshape(g, n),
+        None if amount is None else amount.reshape(g, n),
         eager,
     )
 

@@ -80,6 +80,8 @@ def test_the_rest_fits(capability):
             rows,
         ),
         (fused._split, sizes | {"PARTS": 2}, rows),
+        (fused._measure, sizes | {"PROJECT": True, "amount": None}, rows),
+        (fused._split, sizes | {"PARTS": 2, "amount": None}, rows),
         (
             fused._prepare,
             sizes | {"gap": None, "span": None, "PROJECT": True, "POWER": 1.0, "RESCALE": True, "HALVES": 2},

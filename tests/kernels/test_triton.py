@@ -148,6 +148,36 @@ def test_as_many_numbers_a_target_as_there_may_be(m):
     assert max(errors(problem(1, m, 5, kernels._MOST_TARGETS), rescale="authors")) < 2e-6
 
 
+@pytest.mark.parametrize("t", [1, 3])
+@pytest.mark.parametrize("rescale", ["max", "authors"])
+@pytest.mark.parametrize("m", [1, 20, 300])
+def test_without_amounts_each_counts_once(m, rescale, t):
+    points, values, amount = problem(2, m, 20, t)
+    ones = torch.ones_like(amount)
+    for a, b in zip(
+        found(points, values, None, rescale=rescale), found(points, values, ones, rescale=rescale), strict=True
+    ):
+        assert torch.equal(a, b)
+
+
+def test_without_amounts_under_vmap_and_twice_differentiated():
+    points, values, amount = problem(3, 12)
+    ones = torch.ones_like(amount)
+
+    def means(x, y, a):
+        return fused.pair_means(x[None], y[None], a, *arguments())
+
+    gradient = torch.func.vmap(torch.func.grad(lambda x, y: means(x, y, None)))(points, values)
+    for k in range(3):
+        expected = torch.func.grad(lambda x: means(x, values[k], ones[:1]))(points[k])
+        torch.testing.assert_close(gradient[k], expected, rtol=0, atol=0)
+    x = points.clone().requires_grad_()
+    first = [torch.autograd.grad(fused.pair_means(x, values, a, *arguments()).sum(), x, create_graph=True)[0]
+             for a in (None, ones)]  # fmt: skip
+    second = [torch.autograd.grad(one.square().sum(), x)[0] for one in first]
+    torch.testing.assert_close(*second)
+
+
 def test_times_is_a_factor():
     parts = problem(2, 10)
     for answer, expected in zip(found(*parts, times=-4.0), found(*parts), strict=True):

@@ -90,7 +90,7 @@ def groups_fused(features: Tensor, targets: Tensor) -> bool:
 def pair_mean(
     points: Tensor,
     values: Tensor,
-    amount: Tensor,
+    amount: Tensor | None,
     *,
     weighting: str | Function,
     distance: str,
@@ -107,7 +107,8 @@ def pair_mean(
     Args:
         points: ``(g, m, d)``.
         values: ``(g, m, t)`` targets of the points.
-        amount: ``(g, m)``, how many copies of a point there are; copies pair with each other at distance 0.
+        amount: ``(g, m)``, how many copies of a point there are; copies pair with each other at distance 0. None: one
+            of each.
         weighting: "l2", "squared", "sqrt" or "none" of the distance between values, or a function.
         distance: "l2" or "cosine".
         rescale: "max", "authors" or "none", by the extremes of all pairs, drawn or not.
@@ -118,8 +119,8 @@ def pair_mean(
         times: a factor of the result.
         coarse: the points were computed in half precision, so that half precision will do for their products.
     """
-    copies = amount.sum(1) if eager else None
-    if copies is not None and bool(((copies <= 1) & ((amount > 0).sum(1) > 1)).any()):
+    copies = amount.sum(1) if eager and amount is not None else None
+    if amount is not None and copies is not None and bool(((copies <= 1) & ((amount > 0).sum(1) > 1)).any()):
         raise ValueError(f"expected sample_weight to count repetitions, got a sum of {float(copies.min())}")
     if (points.is_cuda and _chosen == "auto") or _chosen == "fused":
         usual = not callable(weighting) and num_pairs is None
@@ -133,8 +134,11 @@ def pair_mean(
             means = triton.pair_means(points, values, amount, power, distance, project, rescale, times, coarse)
             if points.shape[0] == 1:
                 return means
+            if amount is None:
+                return means.mean()
             return means.sum() / (amount.sum(1) > 1).sum().clamp_min(1)
 
+    amount = points.new_ones(points.shape[:2]) if amount is None else amount
     present = amount > 0
     low, high = None, None
     if callable(weighting):

@@ -58,11 +58,18 @@ def differentiable(
         return answer, *([None] * (tensors + len(ctx.options)))
 
     class Plain(torch.autograd.Function):
+        """Takes all that is no tensor as one argument, since each costs the host some time."""
+
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+            inputs = *inputs[:-1], *inputs[-1]
             output = kernel(*inputs)
             save(ctx, inputs, output)
             return output
+
+        @staticmethod
+        def backward(ctx: Any, *by_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
+            return backward(ctx, *by_outputs)[: tensors + 1]
 
     class Transformed(torch.autograd.Function):
         forward = staticmethod(kernel)
@@ -83,7 +90,7 @@ def differentiable(
             value = value.reshape(size) if scalar and groups == 1 else value.reshape(size, groups)
             return (value, gradient.unflatten(0, (size, -1))), (0, 0)
 
-    Plain.backward = Transformed.backward = staticmethod(backward)  # type: ignore[method-assign]
+    Transformed.backward = staticmethod(backward)  # type: ignore[method-assign]
     operator = torch.library.custom_op(f"ordinal_entropy::{name}", kernel, mutates_args=(), schema=schema)
     operator.register_autograd(backward, setup_context=save)
 
@@ -98,13 +105,14 @@ def differentiable(
         compiling = torch.compiler.is_compiling()
         transformed = not compiling and torch._C._functorch.peek_interpreter_stack() is not None
         with_gradient = transformed or (torch.is_grad_enabled() and points.requires_grad)
+        value: Tensor
         if transformed:
-            function = Transformed.apply
+            value, _ = Transformed.apply(points, *inputs, with_gradient)
         elif compiling or type(points) is not Tensor:  # a fake tensor, say
-            function = operator
+            value, _ = operator(points, *inputs, with_gradient)
         else:
-            function = Plain.apply
-        value: Tensor = function(points, *inputs, with_gradient)[0]
+            constants = tensors - 1  # behind the points
+            value, _ = Plain.apply(points, *inputs[:constants], (*inputs[constants:], with_gradient))
         return value
 
     return operator, call

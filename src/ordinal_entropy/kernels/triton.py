@@ -90,6 +90,15 @@ def _inverse(squares, PROJECT: tl.constexpr):
 
 
 @triton.jit
+def _amounts(amount, group, m, i):
+    """How many times rows count; without amounts, once."""
+    if amount is None:
+        return tl.where(i < m, 1.0, 0.0)
+    else:
+        return tl.load(amount + group * m + i, i < m, 0.0)
+
+
+@triton.jit
 def _measure(
     points, values, amount, double, m, d, rows, width, doubles, repeats,
     PROJECT: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
@@ -106,7 +115,7 @@ def _measure(
     last = tl.zeros([ROWS], tl.int32)
     for r in range(0, repeats):
         i = first + r * ROWS + tl.arange(0, ROWS)
-        a = tl.load(amount + group * m + i, i < m, 0.0).to(tl.float64)
+        a = _amounts(amount, group, m, i).to(tl.float64)
         present = a > 0
         squares = tl.zeros([ROWS], tl.float64)
         for start in range(0, d, COLS):
@@ -131,7 +140,7 @@ def _measure(
         high = tl.full([ROWS], float("-inf"), tl.float64)
         for r in range(0, repeats):
             i = first + r * ROWS + tl.arange(0, ROWS)
-            present = tl.load(amount + group * m + i, i < m, 0.0) > 0
+            present = _amounts(amount, group, m, i) > 0
             y = tl.load(values + (group * m + i) * T + c, i < m, 0.0).to(tl.float64)
             low = tl.where(present, tl.minimum(low, y), low)
             high = tl.where(present, tl.maximum(high, y), high)
@@ -143,7 +152,7 @@ def _measure(
         column = tl.zeros([COLS], tl.float64)
         for r in range(0, repeats):
             i = first + r * ROWS + tl.arange(0, ROWS)
-            present = tl.load(amount + group * m + i, i < m, 0.0) > 0
+            present = _amounts(amount, group, m, i) > 0
             x = tl.load(points + (group * m + i)[:, None] * d + k[None, :], present[:, None] & (k < d)[None, :], 0.0)
             inv = tl.load(inverse + i, i < rows, 0.0)
             column += tl.sum(x.to(tl.float64) * inv[:, None], 0)
@@ -238,7 +247,7 @@ def _split(
     group = tl.program_id(1).to(tl.int64)
     for block in range(tl.program_id(0), rows // ROWS, tl.num_programs(0)):
         i = block * ROWS + tl.arange(0, ROWS)
-        a = tl.load(amount + group * m + i, i < m, 0.0).to(tl.float64)
+        a = _amounts(amount, group, m, i).to(tl.float64)
         present = a > 0
         row = points + (group * m + i)[:, None] * d
         fact = double + group * doubles
@@ -709,6 +718,7 @@ def _program(
     cosine: bool,
     project: bool,
     rescaled: bool,
+    with_amount: bool,
     with_gap: bool,
     with_span: bool,
     with_gradient: bool,
@@ -741,23 +751,25 @@ def _program(
     double, single, pulls, halves, scratch = (
         At(_WORKSPACE.number, start, dtype) for start, dtype in zip(starts, dtypes, strict=False)
     )
-    gap, span = _GAP if with_gap else None, _SPAN if with_span else None
+    amount, gap, span = (
+        at if there else None for at, there in ((_AMOUNT_OF, with_amount), (_GAP, with_gap), (_SPAN, with_span))
+    )
     if rows * width <= FEW:  # one launch costs less than three
         whole = min(rows & -rows, FEW // cols)  # the largest power of two that divides the rows
         launches = [Launch(_prepare, (1, g, 1), (
-            _POINTS, _VALUES, _AMOUNT_OF, double, single, halves, gap, span, _TIMES, m, d, rows, width, doubles,
+            _POINTS, _VALUES, amount, double, single, halves, gap, span, _TIMES, m, d, rows, width, doubles,
             singles, plane, rows // whole, project, power, rescaled, parts, t, whole, cols,
         ), warps=16)]  # fmt: skip
     else:
         launches = [
             Launch(_measure, (measured, g, 1), (
-                _POINTS, _VALUES, _AMOUNT_OF, double, m, d, rows, width, doubles, repeats, project, t, some, cols,
+                _POINTS, _VALUES, amount, double, m, d, rows, width, doubles, repeats, project, t, some, cols,
             )),
             Launch(_summarise, (triton.cdiv(width, 64), g, 1), (
                 double, gap, span, _TIMES, rows, width, doubles, measured, power, rescaled, t, 64, 64,
             )),
             Launch(_split, (blocks, g, 1), (
-                _POINTS, _VALUES, _AMOUNT_OF, double, single, halves, m, d, rows, width, doubles, singles, plane,
+                _POINTS, _VALUES, amount, double, single, halves, m, d, rows, width, doubles, singles, plane,
                 parts, t, some, cols,
             )),
         ]  # fmt: skip
@@ -792,7 +804,7 @@ def _program(
 def means_and_gradient(
     points: Tensor,
     values: Tensor,
-    amount: Tensor,
+    amount: Tensor | None,
     power: float,
     distance: str,
     project: bool,
@@ -806,7 +818,7 @@ def means_and_gradient(
     Args:
         points: ``(g, m, d)``, float32, bfloat16 or float16.
         values: ``(g, m, t)`` targets.
-        amount: ``(g, m)``.
+        amount: ``(g, m)``, how many copies of a point there are; None: one of each.
         power: of the distance between targets: 0, 0.5, 1 or 2.
         distance: "l2" or "cosine" (with ``project``).
         project: divide the points by their norms first.
@@ -819,10 +831,12 @@ def means_and_gradient(
         Both in float32; the means ``(g,)``, of one group a scalar.
     """
     coarse = coarse or points.dtype in (torch.float16, torch.bfloat16)
-    points, values, amount = points.float().contiguous(), values.contiguous(), amount.contiguous()
+    points, values = points.float().contiguous(), values.contiguous()
+    amount = amount if amount is None else amount.contiguous()
     (g, m, d), t, device = points.shape, values.shape[-1], points.device
     if g > MOST_GROUPS:
-        inputs = zip(points.split(MOST_GROUPS), values.split(MOST_GROUPS), amount.split(MOST_GROUPS), strict=True)
+        amounts = [None] * -(-g // MOST_GROUPS) if amount is None else amount.split(MOST_GROUPS)
+        inputs = zip(points.split(MOST_GROUPS), values.split(MOST_GROUPS), amounts, strict=True)
         options = power, distance, project, rescale, times, coarse, with_gradient
         done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
@@ -830,14 +844,16 @@ def means_and_gradient(
     with torch.cuda.device_of(points):
         gap = span = None
         if rescaled and t > 1:
-            gap, span = extremes(values, amount)
+            gap, span = extremes(values, points.new_ones(g, m) if amount is None else amount)
             gap = gap if rescale == "authors" else None
         elif rescaled and rescale == "authors":
-            gap = smallest_gap(values, amount)
+            gap = smallest_gap(values, points.new_ones(g, m) if amount is None else amount)
         parts = 1 if coarse or torch.get_float32_matmul_precision() != "highest" else 2
+        seen = (points, values) if amount is None else (points, values, amount)
         program, room = _program(
-            g, m, d, t, power, distance == "cosine", project, rescaled, gap is not None, span is not None,
-            with_gradient, parts, device, (values.dtype, amount.dtype, *aligned(points, values, amount)),
+            g, m, d, t, power, distance == "cosine", project, rescaled, amount is not None, gap is not None,
+            span is not None, with_gradient, parts, device,
+            (*(x.dtype for x in seen), *aligned(*seen)),
         )  # fmt: skip
         gradient = torch.empty((g, m, d) if with_gradient else (0,), device=device)
         means = torch.empty(() if g == 1 else (g,), device=device)
@@ -849,7 +865,7 @@ def means_and_gradient(
 def _plain(
     points: Tensor,
     values: Tensor,
-    amount: Tensor,
+    amount: Tensor | None,
     power: float,
     distance: str,
     project: bool,
@@ -858,6 +874,7 @@ def _plain(
     coarse: bool,
 ) -> Tensor:
     """The same means by plain operations."""
+    amount = points.new_ones(points.shape[:2]) if amount is None else amount
     low, high = extremes_by_blocks(values, amount, power)
     rows = unit_rows(points.float()) if project else points.float()
     if power == 0 or rescale == "none":
@@ -869,7 +886,7 @@ def _plain(
 
 operator, pair_means = differentiable(
     "pair_means",
-    "(Tensor points, Tensor values, Tensor amount, float power, str distance, bool project, str rescale, "
+    "(Tensor points, Tensor values, Tensor? amount, float power, str distance, bool project, str rescale, "
     "float times, bool coarse, bool with_gradient) -> (Tensor, Tensor)",
     means_and_gradient,
     _plain,

@@ -113,6 +113,8 @@ class Classification(nn.Module):
             raise ValueError(f"expected targets of one number a row, got {tuple(targets.shape)}")
         index = bin_index(y[..., 0], *self._range(y, 2), self.bins)  # (g, n)
         losses = F.cross_entropy(logits.flatten(0, 1), index.flatten(), reduction="none")
+        if amount is None:
+            return losses.sum() / max(losses.numel(), 1)
         count = amount.sum()
         return (losses * amount.flatten()).sum() / torch.where(count > 0, count, 1)
 
