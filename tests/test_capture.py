@@ -6,7 +6,6 @@ import importlib.util
 import io
 import os
 import pickle
-import runpy
 import shutil
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ordinal_entropy.capture import Tap, capture
+from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 
 class Net(nn.Module):
@@ -752,7 +752,7 @@ def test_distributed_data_parallel_with_and_without_compile(tmp_path: Path) -> N
 def torchvision() -> None:
     """Both libraries import torchvision where it is installed, which needs a hand beside a CPU-only torch."""
     if importlib.util.find_spec("torchvision"):
-        runpy.run_path(str(Path(__file__).with_name("torchvision_operators.py")))["import_torchvision"]()
+        import_torchvision()
 
 
 @pytest.mark.usefixtures("torchvision")

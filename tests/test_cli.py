@@ -222,6 +222,19 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         (["train", "linear", "--seed", "-1"], "expected --seed to be at least 0, got -1"),
         (["train", "linear", "--out", "file"], "expected to be able to write to --out file"),
         (["evaluate", "nowhere"], "expected a run folder with recipe.json, got nowhere"),
+        (["data", "check", "agee", "."], "expected a task with a dataset like 'age', got 'agee'; there are age"),
+        (
+            ["data", "check", "age", "nowhere"],
+            "a dataset of faces in nowhere, got no such folder. AgeDB-DIR: agedb.csv",
+        ),
+        (["data", "check", "age", "foreign"], "no images that are named as in UTKFace. AgeDB-DIR: agedb.csv from"),
+        (["data", "check", "age", "file"], "expected a dataset folder or its csv, got the file file"),
+        (["data", "make", "linear", "there"], "the name of a task with a dataset, got 'linear'; there are age"),
+        (["data", "make", "age", "foreign"], "expected an empty folder, or none yet, got foreign, which is not empty"),
+        (["data", "make", "age", "file"], "expected an empty folder, or none yet, got file, which is a file"),
+        (["data", "make", "age", "file/inside"], "file/inside"),
+        (["data", "make", "age", "there", "--count", "3"], "expected a count of at least 100 faces, got 3"),
+        (["data", "make", "age", "there", "--seed", "-1"], "expected a seed of at least 0, got -1"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence, tmp_path):
@@ -237,6 +250,37 @@ def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence, tmp_path):
     assert last.startswith("ordinal-entropy: ") and sentence in last
     assert "Traceback" not in result.output
     assert not result.stdout
+
+
+def test_a_generated_set_is_made_and_found_to_be_whole(tmp_path):
+    pytest.importorskip("PIL", reason="faces are drawn with Pillow")
+    made = call("data", "make", "age", "faces", "--seed", 3, "--count", 120)
+    assert made.stdout == "Written to faces\n" and "120 of 120 images" in made.stderr
+    checked = call("data", "check", "age", "faces")
+    assert checked.stdout == "All is well: 120 files of faces were read.\n" and "120 of 120 files" in checked.stderr
+
+
+def test_data_check_names_every_bad_file_and_exits_with_1(tmp_path):
+    pytest.importorskip("PIL", reason="faces are drawn with Pillow")
+    call("data", "make", "age", "faces", "--count", 100)
+    files = sorted((tmp_path / "faces" / "AgeDB").iterdir())
+    files[0].write_bytes(files[0].read_bytes()[:500])
+    for file in files[1:60]:
+        file.write_bytes(b"")
+    files[60].unlink()
+    some = words(call("data", "check", "age", "faces", status=1).stdout)
+    assert some.endswith("61 problems in faces, 11 of them not shown (--all names every one); 99 files read.")
+    assert f"AgeDB/{files[60].name} missing (line " in some
+    every = words(call("data", "check", "age", "faces", "--all", status=1).stdout)
+    assert f"AgeDB/{files[0].name} truncated" in every
+    assert all(f"AgeDB/{file.name} empty" in every for file in files[1:60])
+    assert every.endswith("61 problems in faces; 99 files read.")
+
+
+def test_data_check_stays_calm_in_the_face_of_odd_names(tmp_path):
+    (tmp_path / "agedb.csv").write_text("age,path,split\n35,[red]\x1b[2J.jpg,train\n")
+    said = call("data", "check", "age", ".", status=1).stdout
+    assert "[red]\\x1b[2J.jpg" in said and "\x1b" not in said
 
 
 def test_a_folder_is_not_lost_to_a_mistyped_setting(trainer, tmp_path, monkeypatch):
@@ -262,10 +306,15 @@ def test_doctor_tells_versions_kernels_and_parts():
     assert all(word in said for word in ("torch", "processor", "fused", "Optional parts", "matplotlib"))
 
 
-@pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor"])
+@pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor", "data"])
 def test_every_command_has_help(command):
     assert len(call(command, "--help").stdout) > 200
     assert command in call("--help").stdout
+
+
+@pytest.mark.parametrize("command", ["check", "make"])
+def test_every_command_for_data_has_help(command):
+    assert len(call("data", command, "--help").stdout) > 200
 
 
 def test_a_bare_install_says_which_extra_it_needs(tmp_path):

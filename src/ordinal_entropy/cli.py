@@ -57,6 +57,8 @@ PresetOption = Annotated[
 ]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
+_SHOWN = 50  # problems of a dataset, unless all are asked for
+
 
 def _console() -> Console:
     return Console(highlight=False, soft_wrap=False)
@@ -129,7 +131,7 @@ def _check_writable(out: Path) -> None:
 
 
 @contextmanager
-def _progress(unit: str = "steps") -> Iterator[Callable[[int, int], None]]:
+def _progress(unit: str = "steps", doing: str = "training") -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left on a terminal; elsewhere a line at each tenth."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -158,9 +160,7 @@ def _progress(unit: str = "steps") -> Iterator[Callable[[int, int], None]]:
         def update(done: int, total: int) -> None:
             if not training[0]:  # the time left is that of the steps, without the data
                 training[0] = True
-                progress.reset(
-                    bar, total=total, completed=done, description="training" if unit == "steps" else "measuring"
-                )
+                progress.reset(bar, total=total, completed=done, description=doing)
             progress.update(bar, completed=done, total=total, count=f"{done:,} of {total:,}")
 
         yield update
@@ -243,7 +243,7 @@ def reproduce(
         if not done:
             count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
             _say(f"{count} {'measurements' if measured else f'runs of {recipe.steps:,} steps'} on {where}, in {place}")
-        with _progress("measurements" if measured else "steps") as progress:
+        with _progress(*(("measurements", "measuring") if measured else ())) as progress:
             summary = studies.run(study, place, settings or [], where, progress)
         _print_study(study, summary, place, read_back=done)
 
@@ -487,3 +487,65 @@ def doctor() -> None:
             )
         console.print(Padding(table, (0, 0, 1, 2)))
     console.print("Missing parts come with extras: pip install 'ordinal-entropy[train,report]'", markup=False)
+
+
+data_app = typer.Typer(no_args_is_help=True, help="Dataset folders: check one, make a small generated one.")
+app.add_typer(data_app, name="data")
+DataTask = Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(tasks.data_names())}.")]
+
+
+@data_app.command("check")
+def data_check(
+    task: DataTask,
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="The folder with the list of its files, a csv.")],
+    all_: Annotated[bool, typer.Option("--all", help=f"Name every problem, not the first {_SHOWN} only.")] = False,
+) -> None:
+    """Reads every file of a dataset and names what is missing or damaged, and why.
+
+        ordinal-entropy data check age datasets/AgeDB-DIR
+
+    Exit status 0 if all is well, 1 if anything is wrong with the dataset, 2 if there is none.
+    """
+    read = [0]
+    with _one_sentence():
+        with _progress("files", "reading") as progress:
+
+            def count(done: int, total: int) -> None:
+                read[0] = total
+                progress(done, total)
+
+            problems = tasks.load_data(task).check(root, progress=count)
+        if problems:
+            _print_problems(root, problems, problems if all_ else problems[:_SHOWN], read[0])
+            raise typer.Exit(1)
+        _console().print(f"All is well: {read[0]:,} files of {root} were read.", soft_wrap=True, markup=False)
+
+
+def _print_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], read: int) -> None:
+    table = _table("file", "what is wrong")
+    for file, reason in shown:
+        table.add_row(Text(file, overflow="fold"), Text(reason))
+    console, rest = _console(), len(problems) - len(shown)
+    console.print(table)
+    more = f", {rest:,} of them not shown (--all names every one)" if rest else ""
+    total = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
+    console.print(f"{total} in {root}{more}; {read:,} files read.", soft_wrap=True, markup=False)
+
+
+@data_app.command("make")
+def data_make(
+    task: DataTask,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; it must be empty, or not there yet.")],
+    seed: Annotated[int, typer.Option("--seed", help="The same seed, the same set.")] = 0,
+    count: Annotated[
+        int | None, typer.Option("--count", help="How many images.  [default: some thousand]", show_default=False)
+    ] = None,
+) -> None:
+    """Writes a small generated set in the layout of the real one, good enough to learn from.
+
+    ordinal-entropy data make age datasets/generated-faces
+    """
+    with _one_sentence(), _progress("images", "drawing") as progress:
+        size = {} if count is None else {"count": count}
+        tasks.load_data(task).make(folder, seed, progress=progress, **size)
+    _console().print(f"Written to {folder}", soft_wrap=True, markup=False)

@@ -15,6 +15,7 @@ _WHERE = {
     "nonlinear": "ordinal_entropy.tasks.operators.recipe",
     "nonlinear-paths": "ordinal_entropy.tasks.operators.recipe",
 }
+_DATA = {"age": "ordinal_entropy.tasks.age"}  # packages with a module ``data`` and a module ``generated``
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -51,6 +52,13 @@ class Task(NamedTuple):
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
 
 
+class Data(NamedTuple):
+    """What the command line needs of the datasets of a task."""
+
+    check: Callable[..., list[Any]]  # (root, progress): what is wrong, each a file and a reason
+    make: Callable[..., None]  # (folder, seed, count, progress): writes a small generated set; a count of its own
+
+
 def names() -> list[str]:
     """The tasks there are.
 
@@ -71,6 +79,25 @@ def load(name: str) -> Task:
     module = import_module(lookup("task", name, _WHERE))
     task: Task = module.TASKS[name]
     return task
+
+
+def data_names() -> list[str]:
+    """The tasks whose datasets are folders of files.
+
+    Example:
+        >>> data_names()
+        ['age']
+    """
+    return list(_DATA)
+
+
+def load_data(name: str) -> Data:
+    """The datasets of the task of that name; a ValueError names those near an unknown one."""
+    package = lookup("task with a dataset", name, _DATA)
+    return Data(
+        check=import_module(f"{package}.data").check,
+        make=import_module(f"{package}.generated").make,
+    )
 
 
 def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> Any:

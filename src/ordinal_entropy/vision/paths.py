@@ -1,0 +1,53 @@
+"""Files that a list names, distrusted: each lies inside the folder of the list, or a phrase says what is wrong."""
+
+import ntpath
+import os
+import posixpath
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """What is wrong with a file of a dataset."""
+
+    file: str  # as its list names it
+    reason: str  # a phrase
+
+
+def fault(folder: str | os.PathLike[str], named: str) -> str | None:
+    """What is wrong with the name of a file, relative to a folder; None where it is a file inside.
+
+    Links are followed: one that leads out of the folder is as wrong as ``..``.
+
+    Example:
+        >>> fault(".", "../elsewhere.jpg")
+        'path has .. in it'
+        >>> fault(".", "no such face.jpg")
+        'missing'
+    """
+    if not named:
+        return "path is empty"
+    if posixpath.isabs(named) or ntpath.isabs(named):
+        return "path is absolute"
+    if ".." in named.replace("\\", "/").split("/"):
+        return "path has .. in it"
+    try:
+        real = os.path.realpath(os.path.join(folder, named))
+        top = os.path.realpath(folder)
+        if os.path.commonpath([real, top]) != top:
+            return "a link leads out of the folder"
+        if not os.path.lexists(real):
+            return "missing"
+        return None if os.path.isfile(real) else "not a file"
+    except ValueError:  # a zero byte, or another drive
+        return "not a path"
+
+
+def shown(text: str, most: int = 200) -> str:
+    r"""Text that others wrote, fit for a terminal: no control characters, no more than so many characters.
+
+    Example:
+        >>> shown("AgeDB/0.jpg"), shown("\x1b[2J"), shown("long", most=2)
+        ('AgeDB/0.jpg', '\\x1b[2J', 'lo...')
+    """
+    cut = text if len(text) <= most else text[:most] + "..."
+    return cut if cut.isprintable() else ascii(cut)[1:-1]
