@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ordinal_entropy import __version__, comparison, environment, kernels, methods, runs, studies, tasks
-from ordinal_entropy.recipes import described, explained, restored
+from ordinal_entropy.recipes import described, explained, override, restored
 from ordinal_entropy.studies import grid, tables
 
 app = typer.Typer(
@@ -108,6 +108,11 @@ def _device(name: str) -> str:
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"expected --device to be auto, cpu or cuda, got {name!r}")
     return name
+
+
+def _length(recipe: Any) -> str:
+    """Of a run: in epochs if its recipe has them, else in steps."""
+    return f"{recipe.epochs:,} epochs" if hasattr(recipe, "epochs") else f"{recipe.steps:,} steps"
 
 
 def _folder(label: str, what: dict[str, Any]) -> Path:
@@ -242,7 +247,7 @@ def reproduce(
         _say(f"{study}: {studies.describe(study)}")
         if not done:
             count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
-            _say(f"{count} {'measurements' if measured else f'runs of {recipe.steps:,} steps'} on {where}, in {place}")
+            _say(f"{count} {'measurements' if measured else f'runs of {_length(recipe)}'} on {where}, in {place}")
         with _progress(*(("measurements", "measuring") if measured else ())) as progress:
             summary = studies.run(study, place, settings or [], where, progress)
         _print_study(study, summary, place, read_back=done)
@@ -345,7 +350,7 @@ def compare(
         if summary is None:
             _say(
                 f"{task}, preset {preset}: {len(names)} methods x {seeds} seeds = {len(names) * seeds} runs of "
-                f"{recipe.steps:,} steps on {where}, in {place}"
+                f"{_length(recipe)} on {where}, in {place}"
             )
             variants = [grid.Variant(name) for name in names]
             with _progress() as progress:
@@ -405,7 +410,7 @@ def train(
         run = runs.create(place, what, method, seed)
         result = run.result()
         if result is None:
-            _say(f"{task}, preset {preset}: {method}, seed {seed}, {recipe.steps:,} steps on {where}, in {place}")
+            _say(f"{task}, preset {preset}: {method}, seed {seed}, {_length(recipe)} on {where}, in {place}")
             result = _trained(task, recipe, run, where)
         else:
             _say(f"{place} holds this run already, finished")
@@ -445,9 +450,10 @@ def _print_result(title: str, result: dict[str, Any]) -> None:
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train wrote.")],
+    settings: SettingsOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Scores of a run, computed anew from its last checkpoint.
+    """Scores of a run, computed anew from its last checkpoint; with --set data=OTHER on another dataset.
 
     ordinal-entropy evaluate runs/mine
     """
@@ -458,10 +464,12 @@ def evaluate(
         if not isinstance(name, str):
             raise ValueError(f"expected a run folder of the command train, got {run}, whose recipe names no task")
         task = tasks.load(name)
-        recipe = restored(task.presets["paper"], content)
+        recipe = override(restored(task.presets["paper"], content), settings or [])
         plan = tasks.Plan(found.method, found.seed, recipe)
         scores = task.evaluate(plan, device=_device(device), folder=run)
-        title = f"{name}, {found.method}, seed {found.seed}, step {scores.pop('step'):,.0f} of {recipe.steps:,}"
+        total, unit = _length(recipe).split()
+        done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
+        title = f"{name}, {found.method}, seed {found.seed}, {done}"
         table = _table("rows", task.metric.upper())
         for part, score in scores.items():
             table.add_row(part, f"{score:.4g}")

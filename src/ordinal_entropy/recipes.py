@@ -3,10 +3,12 @@
 import difflib
 import inspect
 import math
+import os
 import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Recipe = TypeVar("Recipe")
@@ -38,6 +40,12 @@ def lookup(kind: str, name: str, known: Mapping[str, Value]) -> Value:
     if name not in known:
         raise ValueError(unknown(kind, name, known))
     return known[name]
+
+
+def cache_folder() -> Path:
+    """Where generated rows are kept: ``$ORDINAL_ENTROPY_CACHE``, or ``~/.cache/ordinal-entropy``."""
+    named = os.environ.get("ORDINAL_ENTROPY_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "ordinal-entropy"
 
 
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:

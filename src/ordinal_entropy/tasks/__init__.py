@@ -14,6 +14,7 @@ _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
     "nonlinear": "ordinal_entropy.tasks.operators.recipe",
     "nonlinear-paths": "ordinal_entropy.tasks.operators.recipe",
+    "age": "ordinal_entropy.tasks.age.recipe",
 }
 _DATA = {"age": "ordinal_entropy.tasks.age"}  # packages with a module ``data`` and a module ``generated``
 
@@ -64,7 +65,7 @@ def names() -> list[str]:
 
     Example:
         >>> names()
-        ['linear', 'nonlinear', 'nonlinear-paths']
+        ['linear', 'nonlinear', 'nonlinear-paths', 'age']
     """
     return list(_WHERE)
 

@@ -150,12 +150,12 @@ def test_what_no_run_can_have_is_refused(setting, sentence):
 
 
 def test_presets_are_the_published_recipe_and_a_quick_one():
-    assert {name: tasks.recipe(name).steps for name in tasks.names()} == {
+    assert {name: tasks.recipe(name).steps for name in recipe.PRESETS} == {
         "linear": 50_000,
         "nonlinear": 100_000,
         "nonlinear-paths": 100_000,
     }
-    for name in tasks.names():
+    for name in recipe.PRESETS:
         assert tasks.recipe(name).operator == tasks.recipe(name, "quick").operator == name
     with pytest.raises(
         ValueError, match="expected the name of a preset of linear, got 'small'; there are paper, quick"

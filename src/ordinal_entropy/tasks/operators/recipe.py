@@ -8,12 +8,12 @@ for ld, each run at the step that is best on the test rows.
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ordinal_entropy.recipes import cache_folder
 from ordinal_entropy.tasks import Outcome, Plan, Progress, Task
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
@@ -89,12 +89,6 @@ PRESETS = {
         "quick": Operators("nonlinear-paths", steps=6000, test_rows=10_000, evaluate_every=500),
     },
 }
-
-
-def cache_folder() -> Path:
-    """Where generated rows are kept: ``$ORDINAL_ENTROPY_CACHE``, or ``~/.cache/ordinal-entropy``."""
-    named = os.environ.get("ORDINAL_ENTROPY_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "ordinal-entropy"
 
 
 def split(recipe: Operators) -> Split:

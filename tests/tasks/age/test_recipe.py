@@ -1,0 +1,190 @@
+"""The age task as its user meets it, on drawn faces."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from ordinal_entropy import runs, tasks
+from ordinal_entropy.cli import app
+from ordinal_entropy.recipes import override
+from ordinal_entropy.tasks import Plan
+from ordinal_entropy.tasks.age import data, generated
+from ordinal_entropy.tasks.age.recipe import PRESETS, Age, _outcome, evaluate, faces, run_names, split_for, train
+
+TINY = Age(
+    backbone="test_resnet",
+    image_size=32,
+    padding=2,
+    epochs=2,
+    batch_size=32,
+    milestones=(1,),
+    learning_rate=5e-3,
+    bins=10,
+    feature_rows=8,
+)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faces") / "set"
+    generated.make(folder, count=120)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+
+
+def tiny(root, *settings) -> Age:
+    return override(TINY, [f"data={root}", *settings])
+
+
+def as_settings(recipe: Age) -> list[str]:
+    names = "backbone", "image_size", "padding", "epochs", "batch_size", "learning_rate", "bins", "feature_rows"
+    return ["--device=cpu", "--set=milestones=1", *(f"--set={name}={getattr(recipe, name)}" for name in names)]
+
+
+def call(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result
+
+
+def damaged(drawn, folder):
+    """A copy of a set: one training image truncated, one missing."""
+    shutil.copytree(drawn, folder)
+    first, second, *_ = [record.path for record in data.records(folder)[0] if record.split == "train"]
+    first.write_bytes(first.read_bytes()[:300])
+    second.unlink()
+    return folder
+
+
+def test_presets_are_as_published():
+    paper = PRESETS["paper"]
+    assert (paper.backbone, paper.image_size, paper.padding, paper.epochs) == ("resnet50", 224, 16, 90)
+    assert (paper.optimizer, paper.learning_rate, paper.batch_size, paper.milestones) == ("adam", 1e-3, 256, (60, 80))
+    assert (paper.loss, paper.strength, paper.zero_last_norm) == ("l1", 1.0, False)
+    assert tasks.recipe("age", "small", ["train-rows=2000"]).train_rows == 2000
+
+
+def test_train_evaluate_and_go_on(drawn, tmp_path):
+    said = call("train", "age", "--method=oe", f"--set=data={drawn}", *as_settings(TINY), "--out=mine")
+    assert "2 epochs on cpu" in said.stderr and "test MAE" in said.stdout
+    result = runs.read_json("mine/result.json")
+    assert [line["step"] for line in runs.open("mine").metrics()] == [1, 2]
+    own = tmp_path / "mine" / "oe-seed0"
+    assert {file.name for file in own.iterdir()} >= {"last.ckpt", "best.ckpt", "csv", "features", "metrics.jsonl"}
+    assert len(list((own / "features").iterdir())) == 4
+    evaluated = call("evaluate", "mine", "--device=cpu").stdout
+    assert "epoch 2 of 2" in evaluated and f"{result['last']:.4g}" in evaluated
+    assert f"{result['best_validation']:.4g}" in evaluated.split("best on validation")[1]
+
+    assert call("evaluate", "mine/oe-seed0", "--device=cpu").stdout == evaluated
+
+    generated.make(tmp_path / "other", seed=1, count=100)
+    other = call("evaluate", "mine", "--device=cpu", f"--set=data={tmp_path / 'other'}").stdout
+    assert "epoch 2 of 2" in other and other != evaluated
+
+
+def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
+    arguments = ["compare", "age", "--methods=baseline,classification", "--seeds=2", f"--set=data={drawn}"]
+    arguments += [*as_settings(TINY), "--out=both"]
+    call(*arguments)
+    summary = runs.read_json("both/summary.json")
+    assert summary["metric"] == "mae" and set(summary["methods"]) == {"baseline", "classification"}
+    assert all(len(own["values"]) == 2 for own in summary["methods"].values())
+    names = {"baseline-seed0", "baseline-seed1", "classification-seed0", "classification-seed1"}
+    assert {folder.name for folder in (tmp_path / "both" / "training").iterdir()} == names
+    (tmp_path / "both" / "summary.json").unlink()
+    before = {name: os.stat(tmp_path / "both" / "training" / name / "last.ckpt").st_mtime_ns for name in names}
+    call(*arguments)
+    assert runs.read_json("both/summary.json")["methods"] == summary["methods"]
+    after = {name: os.stat(tmp_path / "both" / "training" / name / "last.ckpt").st_mtime_ns for name in names}
+    assert before == after
+
+
+def test_runs_of_one_seed_share_first_weights_and_rows(drawn, tmp_path):
+    recipe = tiny(drawn, "epochs=1", "train_rows=40", "strength=0")
+    plans = [Plan(method, seed, recipe) for method in ("baseline", "oe") for seed in (0, 1)]
+    first, second, same, _ = train(plans, device="cpu", folder=tmp_path)
+    assert first.test == pytest.approx(same.test) and first.test != second.test
+    found = faces(recipe)
+    rows = [split_for(plan, found).train.images.paths for plan in plans]
+    assert len(rows[0]) == 40 and rows[0] == rows[2] and rows[0] != rows[1]
+
+
+def test_sets_that_do_not_fit_are_streamed(drawn, tmp_path):
+    held, streamed = tiny(drawn), tiny(drawn, "memory=0", "workers=0")
+    assert faces(held).images["train"].pixels is not None and faces(streamed).images["train"].pixels is None
+    outcomes = train([Plan("oe", 0, held), Plan("oe", 0, streamed)], device="cpu", folder=tmp_path)
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("setting", ["loss=mse", "reweight=sqrt-inverse"])
+def test_losses_and_weights_matter(drawn, tmp_path, setting):
+    plans = [Plan("baseline", 0, tiny(drawn, "epochs=1", *own)) for own in ([], [setting])]
+    left, right = train(plans, device="cpu", folder=tmp_path)
+    assert left.test != right.test and all(score > 0 for score in right.test)
+
+
+@pytest.mark.parametrize("memory", ["memory=8", "memory=0"])
+def test_bad_files_are_refused_or_left_out(drawn, tmp_path, caplog, memory):
+    root = damaged(drawn, tmp_path / "damaged")
+    with pytest.raises(ValueError, match=r"missing .*1 problem in all"):
+        faces(tiny(root, memory))
+    found = faces(tiny(root, memory, "skip_bad=true"))
+    assert found.left_out == 2 and "2 files" in caplog.text
+    whole = faces(tiny(drawn))
+    assert len(found.images["train"]) == len(whole.images["train"]) - 2 == len(found.ages["train"])
+    truncated = tmp_path / "truncated"
+    shutil.copytree(drawn, truncated)
+    path = data.records(truncated)[0][3].path
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ValueError, match=f"{path.name}: truncated .*1 problem in all"):
+        faces(tiny(truncated, memory))
+
+
+def test_a_missing_dataset_is_told_in_a_sentence(tmp_path):
+    assert "data=ROOT" in call("train", "age", status=2).stderr
+    assert "agedb.csv from" in call("train", "age", "--set=data=nowhere", status=2).stderr
+    assert "image_size to be at least 1" in call("train", "age", "--set=image_size=0", status=2).stderr
+
+
+def test_folders_are_named_by_what_differs():
+    plans = [Plan("oe", 0, Age(data="a/b", strength=5.0)), Plan("oe", 0, Age(data="c", strength=5.0))]
+    assert run_names(plans) == ["oe-seed0-data=a_b", "oe-seed0-data=c"]
+    with pytest.raises(ValueError, match="oe-seed0 twice"):
+        run_names([plans[0], plans[0]])
+
+
+def test_an_outcome_survives_scores_that_are_no_numbers():
+    history = [
+        {part: {"mae": score} for part, score in zip(("train", "validation", "test"), scores, strict=True)}
+        for scores in [(1.0, None, 5.0), (1.0, 3.0, 4.0), (1.0, 2.0, 6.0), (1.0, 7.0, 3.0)]
+    ]
+    outcome = _outcome(json.loads(json.dumps(history)))
+    assert (outcome.last, outcome.best_validation, outcome.best_test) == (3.0, 6.0, 3.0)
+
+
+def test_classification_is_scored_again_from_its_checkpoint(drawn, tmp_path):
+    plan = Plan("classification", 1, tiny(drawn, "epochs=1"))
+    (outcome,) = train([plan], device="cpu", folder=tmp_path)
+    scores = evaluate(plan, device="cpu", folder=tmp_path)
+    assert scores["test"] == pytest.approx(outcome.last) and scores["step"] == 1
+    assert torch.isfinite(torch.tensor(scores["train"]))
+
+
+@pytest.mark.slow
+def test_quick_beats_the_median(tmp_path, monkeypatch):
+    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
+    recipe = PRESETS["quick"]
+    (outcome,) = train([Plan("baseline", 0, recipe)], device="cpu", folder=tmp_path / "run")
+    ages = faces(recipe).ages
+    median = (ages["test"] - ages["train"].median()).abs().mean().item()
+    assert outcome.best_validation < 0.7 * median
