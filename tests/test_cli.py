@@ -125,7 +125,7 @@ def test_reproduce_prints_the_papers_numbers_beside_ours(trainer, tmp_path):
 
 
 def test_reproduce_draws_figures(tmp_path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="figures are matplotlib's")
     settings = [setting for setting in TINY if "samples" not in setting]
     said = call("reproduce", "fig4b-linear", *settings, "--set", "seeds=2", "--out", "there").stdout
     assert "Drawn in there/fig4b-linear.png" in said

@@ -52,9 +52,8 @@ OutOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...; auto: a GPU if there is one.")
 ]
-PresetOption = Annotated[
-    str, typer.Option("--preset", metavar="NAME", help="paper: as published. quick: minutes on a CPU.")
-]
+_PRESET_HELP = "paper: as published. small: for small real sets, where a task has any. quick: minutes on a CPU."
+PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
 _SHOWN = 50  # problems of a dataset, unless all are asked for

@@ -3,24 +3,13 @@ import torch
 from torch import nn
 
 from ordinal_entropy.tasks.operators import model
+from plain_network import plain_network
 
 
 def a_stack(seeds=(3, 4, 5), initials=("authors", "default", "default"), heads=((2, 1), (1, 7)), inputs=6, hidden=8):
     stack = model.empty(inputs, hidden, heads, dtype=torch.float64, device="cpu")
     model.fill(stack, seeds, initials)
     return stack
-
-
-def plain_network(layers):
-    """The same network out of PyTorch's own parts."""
-    parts = []
-    for weight, bias in layers:
-        linear = nn.Linear(*weight.shape, dtype=torch.float64)
-        with torch.no_grad():
-            linear.weight.copy_(weight.T)
-            linear.bias.copy_(bias)
-        parts += [linear, nn.ReLU()]
-    return nn.Sequential(*parts[:-1])
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from ordinal_entropy import functional
 from ordinal_entropy.tasks.operators import data, graph, interrupts, model, stepping, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.draws import drawn_rows
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
+from plain_network import plain_network
 
 FAMILY = {
     "ld": {},
@@ -45,17 +45,6 @@ def training_rows(job, split):
     numbers = (job.part * job.rows + np.arange(job.rows)) % len(split.train.values)
     x = np.hstack([split.train.functions, split.train.places])[numbers]
     return torch.from_numpy(x), torch.from_numpy(split.train.values[numbers])
-
-
-def plain_network(layers):
-    parts = []
-    for weight, bias in layers:
-        linear = nn.Linear(*weight.shape, dtype=torch.float64)
-        with torch.no_grad():
-            linear.weight.copy_(weight.T)
-            linear.bias.copy_(bias)
-        parts += [linear, nn.ReLU()]
-    return nn.Sequential(*parts[:-1])
 
 
 def plain_loss(network, job, x, y, step):
@@ -392,7 +381,7 @@ class TestCheckpoint:
     def test_goes_on_after_a_signal(self, tmp_path, number):
         script = f"""
 import sys, time
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
+sys.path[:0] = {[str(Path(__file__).parents[k]) for k in (0, 2)]!r}
 from pathlib import Path
 from test_train import TestCheckpoint as T, a_split, train
 def progress(done, steps):
