@@ -11,7 +11,8 @@ from ordinal_entropy import methods
 from ordinal_entropy.methods import Method
 from ordinal_entropy.methods.ablations import Regularizer
 
-FEW_ROWS = 128  # up to so many drawn rows a matrix of all pairs for each of several steps is small
+# Up to so many drawn rows a matrix of all pairs for each of several steps costs less than the fused operator.
+FEW_ROWS = {"cpu": 128, "cuda": 32}
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
             terms.append(Term(term, name != "lt" and grouping == "unique", grouping == "none"))
         samples = job.rows if job.samples is None else min(job.samples, job.rows)
         alone = [term.method for term in terms if term.every_row_a_center]
-        pairs = _pairs(alone[0]) if len(alone) == len(terms) == 1 and 2 <= samples <= FEW_ROWS else None
+        few = 2 <= samples <= FEW_ROWS[like.device.type]
+        pairs = _pairs(alone[0]) if few and len(alone) == len(terms) == 1 else None
         found.append(Group(runs, method, tuple(terms), samples if terms else 0, pairs))
         start = end
     return found
