@@ -7,8 +7,8 @@ and ld under the authors' initialisation stand beside the table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
@@ -51,6 +51,10 @@ def _paper(keys: Init, variants: Sequence[Variant]) -> dict[str, Score]:
     return {v.name: known[v.method] for v in variants if v.changes and v.method in known}
 
 
+def _picture(summary: dict[str, Any], path: Path) -> None:
+    curves_picture(f"Both initialisations, {summary['task']} operator", _DRAWN, summary, path)
+
+
 STUDIES = {
     "init": Study(
         about="Table 1 under PyTorch's default initialisation (operator=linear or nonlinear); not in the paper",
@@ -60,7 +64,7 @@ STUDIES = {
         variants=_variants,
         paper=_paper,
         scale=1e-3,
-        picture=partial(curves_picture, "Both initialisations during training", _DRAWN),
+        picture=_picture,
         notes=("All rows but those with initial=authors start from PyTorch's default initialisation.",),
     )
 }
