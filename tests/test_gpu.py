@@ -187,8 +187,29 @@ def test_fused_on_collapsed_features(places, spread, precision, bound):
     assert gradient < bound
 
 
+@pytest.mark.parametrize("bits", [True, False])
+@pytest.mark.parametrize("m, d", [(100, 100), (400, 40), (1500, 200)])
+@pytest.mark.parametrize("copies", [2, 20, 60])
+def test_fused_with_few_close_pairs(m, d, copies, bits, monkeypatch):
+    """Neighbours of one row at 1e-2 to 1e-6, in all tiles."""
+    from ordinal_entropy.kernels import triton as fused
+
+    if not bits:
+        monkeypatch.setattr(fused, "BITS", 0)
+    fused._program.cache_clear()
+    points, values, _ = problem(2, m, d)
+    rows = torch.randperm(m, generator=torch.Generator().manual_seed(1))[:copies].cuda()
+    noise = torch.randn(2, copies, d, generator=torch.Generator().manual_seed(2)).cuda()
+    points[:, rows] = points[:, rows[:1]] + noise * 0.1 ** (2 + torch.arange(copies).cuda() % 5)[:, None]
+    value, gradient = errors(points, values)
+    fused._program.cache_clear()
+    assert value < 1e-6
+    assert gradient < 1e-5
+
+
 def test_fused_twice_gives_the_same_bits():
     points, values, amount = problem(2, 1500, 64)
+    points[:, 7::50] = points[:, :1] + 1e-3 * points[:, 7::50]  # close pairs too
     with kernels.use("fused"):
         first, second = (pair_mean(points, values, amount) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

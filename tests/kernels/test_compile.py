@@ -20,7 +20,7 @@ pytestmark = [
 ROOM = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120: 101376}  # bytes of shared memory a program
 TYPES = dict.fromkeys(("halves", "scratch"), "*fp16")
 TYPES |= dict.fromkeys(("double", "total"), "*fp64")
-TYPES |= dict.fromkeys(("lead",), "*i32") | dict.fromkeys(("slot",), "*i64")
+TYPES |= dict.fromkeys(("lead", "bits"), "*i32") | dict.fromkeys(("slot",), "*i64")
 TYPES |= dict.fromkeys(("scale", "times"), "fp32") | {"plane": "i64"}
 FLOATS = "single pulls gradient means sums points values amount targets keys share there rows centers inverse out"
 FLOATS += " by_centers by_rows by_means distance known counts smallest largest"
@@ -89,7 +89,12 @@ def test_the_rest_fits(capability):
         ),
         (
             fused._again,
-            {"POWER": 1.0, "GRADIENT": True, "T": 2, "TILE": 128, "ROWS": 32, "DEPTH": 16},
+            {"POWER": 1.0, "GRADIENT": True, "T": 2, "TILE": 128, "ROWS": 32, "DEPTH": 16, "COLS": 128},
+            rows | {"num_warps": 8},
+        ),
+        (
+            fused._again,
+            {"bits": None, "POWER": 1.0, "GRADIENT": True, "T": 2, "TILE": 128, "ROWS": 32, "DEPTH": 16, "COLS": 128},
             rows | {"num_warps": 8},
         ),
         (fused._finish, sizes | {"PROJECT": True, "CLOSE": True, "GRADIENT": True, "TILE": 128, "BLOCK": 32}, rows),

@@ -45,6 +45,17 @@ def scratch(monkeypatch):
 
 
 @pytest.fixture
+def bits(monkeypatch):
+    """Sets the number of bytes that may say which pairs are close."""
+
+    def change(size):
+        monkeypatch.setattr(fused, "BITS", size)
+        fused._program.cache_clear()
+
+    return change
+
+
+@pytest.fixture
 def high():
     """One product on the tensor cores instead of three."""
     before = torch.get_float32_matmul_precision()
@@ -306,6 +317,35 @@ def test_collapsed_points_keep_their_distances(spread, number, project):
         assert of_gradient < (5e-5 if number > 1 and spread == 1e-6 else 1e-6)
 
 
+@pytest.mark.parametrize("with_bits", [True, False])
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize(("copies", "d"), [(2, 16), (9, 70), (30, 16)])
+def test_few_close_pairs_among_others(copies, d, project, with_bits, bits):
+    """Some rows have neighbours, far and near, in tiles on and off the diagonal: few, several, and many of one row."""
+    bits(fused.BITS if with_bits else 0)
+    generator = torch.Generator().manual_seed(0)
+    points, values, amount = problem(2, 150, d, zero=False)
+    rows = torch.randperm(150, generator=generator)[:copies]
+    noise = torch.randn(2, copies, d, generator=generator) * 10.0 ** -torch.arange(copies).remainder(5)[:, None]
+    points[:, rows] = points[:, rows[:1]] + 0.01 * noise
+    amount[:, rows] = 1
+    of_means, of_gradient = errors((points, values, amount), project=project)
+    assert of_means < 1e-6
+    assert of_gradient < 2e-6
+
+
+def test_a_close_pair_is_exact_beside_distant_ones():
+    """Two rows at 1e-5 of each other, heavily weighted: their pull is a unit vector that no product would find."""
+    points, values, amount = problem(1, 100, 12, zero=False)
+    points[0, 70] = points[0, 3] + 1e-5 * torch.eye(12)[0]
+    values[0, 3], values[0, 70] = -1e3, 1e3
+    amount[:] = 1
+    _, gradient = found(points, values, amount, project=False, rescale="none")
+    _, expected = exact(points, values, amount, project=False, rescale="none")
+    assert error(gradient[0, 70], expected[0, 70]) < 1e-5
+    assert error(gradient[0, 3], expected[0, 3]) < 1e-5
+
+
 def test_high_precision_is_one_product(high):
     of_means, of_gradient = errors(problem(1, 300, 32))
     assert of_means < 1e-4
@@ -356,7 +396,7 @@ def test_all_rows_in_one_place(kind, m, distance):
     expected, expected_gradient = exact(points, values, amount, distance=distance, project=project)
     torch.testing.assert_close(means.double(), expected, rtol=1e-6, atol=1e-9)
     if kind == "parallel" and not project:  # on a line
-        assert error(gradient, expected_gradient) < 2e-6
+        assert error(gradient, expected_gradient) < 5e-6
     else:
         assert (gradient.abs() <= (1e-15 if distance == "cosine" else 0)).all()
 

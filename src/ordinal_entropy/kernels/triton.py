@@ -10,7 +10,8 @@ Kernels follow each other without a look at any value:
 3. ``_pairs``: for a block of pairs, each pair once, three products on the tensor cores give the distances; their sum is
    kept, and what each pair pulls goes to a scratch of fixed size, as two float16 numbers again.
 4. ``_pull``: that scratch, and the same turned over, times the directions: the gradient at the centered rows.
-5. ``_again``: tiles that hold a pair too close for a product form, in float64.
+5. ``_again``: pairs too close for a product form, in float64. Bits say which they are; a tile that is full of them, or
+   has no bits because there are too many pairs, is done again as a whole.
 6. ``_finish``: the gradient through the division by the norm, and the mean.
 
 A pair is too close when its squared distance is below 2**-10 of ``|x|^2 + |y|^2``. All others have a squared distance
@@ -37,6 +38,7 @@ SCRATCH = 2**25  # bytes for the pulls of one block of pairs
 # Columns of a block of pairs: tensor cores round their sums down, so that of longer ones the gradient would be off by
 # more than 5e-6. With one product it is off by 3e-4 anyway.
 LONGEST = {2: 2048, 1: 4096}
+BITS = 2**25  # bytes that may say which pairs are close; of more pairs it is known by tiles only
 FEW = 2**14  # numbers of a group that one program prepares
 _ROWS = 32  # of a program that computes in float64
 
@@ -44,6 +46,8 @@ _CLOSE = tl.constexpr(2.0**-10)
 _SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
 _NORM = tl.constexpr(4096.0)  # length of a stored direction
 _FLOOR = tl.constexpr(2.0**-10)  # smallest length of a row, in root mean squares
+_CROWD = tl.constexpr(16)  # of so many pairs of a tile one is close: all of its pairs are done again
+_MANY = tl.constexpr(16)  # close pairs of a row in a tile: more are done all at once
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
 
 # Two workspaces, one record a group. In float64: the facts, the middle (width), inverse norms (rows), then for each
@@ -335,9 +339,22 @@ def _weights(know, i, j, rows, below, POWER: tl.constexpr, T: tl.constexpr):
     return tl.where(i[:, None] == j[None, :], 0.0, weights)
 
 
+@triton.jit
+def _packed(near, TILE: tl.constexpr):
+    """A tile of truths as whole numbers of 32 bits, ``(TILE, TILE // 32)``."""
+    places = tl.reshape(near.to(tl.int32), [TILE, TILE // 32, 32])
+    return tl.sum(places << tl.arange(0, 32)[None, None, :], 2)
+
+
+@triton.jit
+def _words(bits, group, rows, i, first, TILE: tl.constexpr):
+    """Where the bits of rows ``i`` and the columns of a tile lie."""
+    return bits + (group * rows + i)[:, None] * (rows // 32) + (first // 32 + tl.arange(0, TILE // 32))[None, :]
+
+
 @triton.jit(do_not_specialize=["group0", "across"])
 def _pairs(
-    halves, double, single, scratch, pulls, group0, row0, col0, across,
+    halves, double, single, bits, scratch, pulls, group0, row0, col0, across,
     rows, width, doubles, singles, plane, side, part, scale,
     POWER: tl.constexpr, COSINE: tl.constexpr, PARTS: tl.constexpr, GRADIENT: tl.constexpr, T: tl.constexpr,
     TILE: tl.constexpr, DEPTH: tl.constexpr,
@@ -383,9 +400,16 @@ def _pairs(
         close = (length_i * length_i + length_j * length_j) * _CLOSE
         same = sizes <= tl.load(fact + _MEAN_SQUARE).to(tl.float32) * _SAME / (spread * spread)
         weights = tl.where(same, 0.0, weights)
-        again = tl.max(tl.where((squares <= close) & (weights != 0), 1.0, 0.0))
-        tl.store(tile + tiles * tiles, again)
-        weights = tl.where(again > 0, 0.0, weights)
+        near = (squares <= close) & (weights != 0)
+        number = tl.sum(tl.where(near, 1.0, 0.0))
+        if bits is None:
+            crowded = number > 0
+        else:
+            crowded = number * _CROWD > TILE * TILE
+            if number > 0:
+                tl.store(_words(bits, group, rows, i, col0 + left * TILE, TILE), _packed(near, TILE))
+        tl.store(tile + tiles * tiles, tl.where(crowded, 2.0, tl.minimum(number, 1.0)))
+        weights = tl.where(crowded, 0.0, tl.where(near, 0.0, weights))
         squares = tl.maximum(squares, close)
         inverse = tl.rsqrt(squares)
         distances = squares * inverse * spread
@@ -494,68 +518,149 @@ def _pull(
 
 @triton.jit
 def _again(
-    points, double, single, gradient, m, d, rows, width, doubles, singles,
+    points, double, single, bits, gradient, m, d, rows, width, doubles, singles,
     POWER: tl.constexpr, GRADIENT: tl.constexpr, T: tl.constexpr,
-    TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+    TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Some rows of all tiles that hold a close pair, in float64; the rows are this program's alone."""
+    """Some rows of all tiles that hold a close pair, in float64; the rows are this program's alone.
+
+    Of a tile that is not crowded, the close pairs alone; where a row has few of them, one after the other.
+    """
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     fact = double + group * doubles
-    middle = fact + _FACTS
-    inverse = middle + width
+    inverse = fact + _FACTS + width
     limit = tl.load(fact + _LIMIT).to(tl.int32)
     total = 0.0 * tl.load(fact + _SPREAD)
     if block * ROWS < limit:
         i = block * ROWS + tl.arange(0, ROWS)
         know = single + group * singles
-        inv_i = tl.load(inverse + i)[:, None]
-        row_i = points + (group * m + i)[:, None] * d
         tiles = rows // TILE
         mine = block * ROWS // TILE
         flags = know + (5 + T) * rows + tiles * tiles
         used = (limit + TILE - 1) // TILE
+        below = tl.load(fact + _LOW).to(tl.float32)
         for some in range(0, used, 128):
             near = some + tl.arange(0, 128)
             flag = tl.minimum(near, mine).to(tl.int64) * tiles + tl.maximum(near, mine)
             if tl.max(tl.load(flags + flag, near < used, 0.0)) > 0:
                 for tile in range(some, tl.minimum(some + 128, used)):
-                    if tl.load(flags + tl.minimum(tile, mine).to(tl.int64) * tiles + tl.maximum(tile, mine)) > 0:
+                    kind = tl.load(flags + tl.minimum(tile, mine).to(tl.int64) * tiles + tl.maximum(tile, mine))
+                    if kind > 0:
                         j = tile * TILE + tl.arange(0, TILE)
-                        inv_j = tl.load(inverse + j)
-                        products = tl.zeros([ROWS, TILE], tl.float64)
-                        size_i = tl.zeros([ROWS], tl.float64)
-                        size_j = tl.zeros([TILE], tl.float64)
-                        for start in range(0, d, DEPTH):
-                            k = start + tl.arange(0, DEPTH)
-                            mid = tl.load(middle + k, k < d, 0.0)
-                            x = tl.load(row_i + k[None, :], (i < m)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
-                            x = x * inv_i - mid[None, :]
-                            y = points + (group * m + j)[None, :] * d + k[:, None]
-                            y = tl.load(y, (j < m)[None, :] & (k < d)[:, None], 0.0).to(tl.float64)
-                            y = y * inv_j[None, :] - mid[:, None]
-                            size_i += tl.sum(x * x, 1)
-                            size_j += tl.sum(y * y, 0)
-                            products = tl.dot(x, y, products, out_dtype=tl.float64)
-                        sizes = size_i[:, None] + size_j[None, :]
-                        squares = sizes - 2 * products
-                        weights = _weights(know, i, j, rows, tl.load(fact + _LOW).to(tl.float32), POWER, T)
-                        apart = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * _SAME)
-                        pull = tl.where(apart, weights.to(tl.float64) / tl.sqrt(tl.where(apart, squares, 1.0)), 0.0)
-                        total += tl.sum(pull * squares)
-                        if GRADIENT:
-                            strength = tl.sum(pull, 1)
-                            for start in range(0, d, DEPTH):
-                                k = start + tl.arange(0, DEPTH)
-                                mid = tl.load(middle + k, k < d, 0.0)
-                                inside = (i < m)[:, None] & (k < d)[None, :]
-                                x = tl.load(row_i + k[None, :], inside, 0.0).to(tl.float64) * inv_i - mid[None, :]
-                                y = points + (group * m + j)[:, None] * d + k[None, :]
-                                y = tl.load(y, (j < m)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
-                                y = y * inv_j[:, None] - mid[None, :]
-                                change = strength[:, None] * x - tl.dot(pull, y, out_dtype=tl.float64)
-                                out = gradient + (group * m + i)[:, None] * d + k[None, :]
-                                tl.store(out, tl.load(out, inside, 0.0) + change.to(tl.float32), inside)
+                        weights = _weights(know, i, j, rows, below, POWER, T)
+                        most = TILE
+                        if bits is not None:
+                            close = tl.where(kind > 1, 1, _unpacked(bits, group, rows, i, j, mine <= tile))
+                            weights = tl.where(close > 0, weights, 0.0)
+                            most = tl.max(tl.sum(close, 1))
+                        if most > _MANY:
+                            total += _all_again(
+                                points, fact, inverse, weights, gradient, group, i, j, m, d, width,
+                                GRADIENT, TILE, ROWS, DEPTH,
+                            )  # fmt: skip
+                        elif most > 0:
+                            total += _few_again(
+                                points, know, fact, inverse, weights, gradient, group, i, tile, most, m, d, rows,
+                                GRADIENT, TILE, ROWS, COLS,
+                            )  # fmt: skip
+                        tl.debug_barrier()  # the gradient is read by other threads than wrote it
     tl.store(inverse + rows + block, total)  # where the parts of _measure were
+
+
+@triton.jit
+def _unpacked(bits, group, rows, i, j, upper):
+    """1 where the pair of a row of ``i`` and a row of ``j`` is close; tiles below the diagonal lie turned over."""
+    bits += group * rows * (rows // 32)
+    first, second = tl.where(upper, i[:, None], j[None, :]), tl.where(upper, j[None, :], i[:, None])
+    return (tl.load(bits + first.to(tl.int64) * (rows // 32) + second // 32) >> (second % 32)) & 1
+
+
+@triton.jit
+def _all_again(
+    points, fact, inverse, weights, gradient, group, i, j, m, d, width,
+    GRADIENT: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Rows ``i`` with a tile of rows ``j``, by products: the sum of weight times distance. Adds to the gradient."""
+    middle = fact + _FACTS
+    row_i = points + (group * m + i)[:, None] * d
+    inv_i, inv_j = tl.load(inverse + i)[:, None], tl.load(inverse + j)
+    products = tl.zeros([ROWS, TILE], tl.float64)
+    size_i = tl.zeros([ROWS], tl.float64)
+    size_j = tl.zeros([TILE], tl.float64)
+    for start in range(0, d, DEPTH):
+        k = start + tl.arange(0, DEPTH)
+        mid = tl.load(middle + k, k < d, 0.0)
+        x = tl.load(row_i + k[None, :], (i < m)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+        x = x * inv_i - mid[None, :]
+        y = points + (group * m + j)[None, :] * d + k[:, None]
+        y = tl.load(y, (j < m)[None, :] & (k < d)[:, None], 0.0).to(tl.float64)
+        y = y * inv_j[None, :] - mid[:, None]
+        size_i += tl.sum(x * x, 1)
+        size_j += tl.sum(y * y, 0)
+        products = tl.dot(x, y, products, out_dtype=tl.float64)
+    sizes = size_i[:, None] + size_j[None, :]
+    squares = sizes - 2 * products
+    apart = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * _SAME)
+    pull = tl.where(apart, weights.to(tl.float64) / tl.sqrt(tl.where(apart, squares, 1.0)), 0.0)
+    if GRADIENT:
+        strength = tl.sum(pull, 1)
+        for start in range(0, d, DEPTH):
+            k = start + tl.arange(0, DEPTH)
+            mid = tl.load(middle + k, k < d, 0.0)
+            inside = (i < m)[:, None] & (k < d)[None, :]
+            x = tl.load(row_i + k[None, :], inside, 0.0).to(tl.float64) * inv_i - mid[None, :]
+            y = points + (group * m + j)[:, None] * d + k[None, :]
+            y = tl.load(y, (j < m)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+            y = y * inv_j[:, None] - mid[None, :]
+            change = strength[:, None] * x - tl.dot(pull, y, out_dtype=tl.float64)
+            out = gradient + (group * m + i)[:, None] * d + k[None, :]
+            tl.store(out, tl.load(out, inside, 0.0) + change.to(tl.float32), inside)
+    return tl.sum(pull * squares)
+
+
+@triton.jit
+def _few_again(
+    points, know, fact, inverse, weights, gradient, group, i, tile, most, m, d, rows,
+    GRADIENT: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The same by differences: of each row the pairs that have a weight, ``most`` at most, one after the other."""
+    column = tl.arange(0, TILE)[None, :]
+    inv_i, size_i = tl.load(inverse + i), tl.load(know + rows * _SIZE + i)
+    spread = tl.load(fact + _SPREAD)
+    row_i = points + (group * m + i)[:, None] * d
+    total = 0.0 * spread
+    for _ in range(0, most):
+        first = tl.min(tl.where(weights != 0, column, TILE), 1)
+        chosen = column == first[:, None]
+        weight = tl.sum(tl.where(chosen, weights, 0.0), 1)  # 0 for a row without one
+        weights = tl.where(chosen, 0.0, weights)
+        j = tile * TILE + tl.where(first < TILE, first, 0)
+        inv_j = tl.load(inverse + j)
+        row_j = points + (group * m + j)[:, None] * d
+        squares = tl.zeros([ROWS], tl.float64)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)[None, :]
+            apart = _difference(row_i + k, row_j + k, inv_i, inv_j, (weight != 0)[:, None] & (k < d))
+            squares += tl.sum(apart * apart, 1)
+        sizes = (size_i + tl.load(know + rows * _SIZE + j)) * spread * spread
+        there = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * _SAME)
+        pull = tl.where(there, weight.to(tl.float64) / tl.sqrt(tl.where(there, squares, 1.0)), 0.0)
+        total += tl.sum(pull * squares)
+        if GRADIENT:
+            for start in range(0, d, COLS):
+                k = start + tl.arange(0, COLS)[None, :]
+                inside = (weight != 0)[:, None] & (k < d)
+                change = pull[:, None] * _difference(row_i + k, row_j + k, inv_i, inv_j, inside)
+                out = gradient + (group * m + i)[:, None] * d + k
+                tl.store(out, tl.load(out, inside, 0.0) + change.to(tl.float32), inside)
+    return total
+
+
+@triton.jit
+def _difference(x, y, inv_x, inv_y, inside):
+    """Of rows that are multiplied by a number each, in float64."""
+    x, y = tl.load(x, inside, 0.0).to(tl.float64), tl.load(y, inside, 0.0).to(tl.float64)
+    return x * inv_x[:, None] - y * inv_y[:, None]
 
 
 @triton.jit
@@ -745,12 +850,15 @@ def _program(
     # so that no pull is beyond float16: lengths are at most sqrt(m), and 32 times the distance
     scale = 2.0**15 / max(m, 128) if cosine else 2.0**10 / math.sqrt(max(m, 128))
 
-    sizes = 8 * g * doubles, 4 * g * singles, 8 * groups * (side // tile) * side, 2 * parts * plane, 2 * parts * part
+    by_bits = 0 if cosine or g * rows * rows // 8 > BITS else g * rows * rows // 8
+    by_pulls = 8 * groups * (side // tile) * side
+    sizes = 8 * g * doubles, 4 * g * singles, by_pulls, by_bits, 2 * parts * plane, 2 * parts * part
     starts = [0, *itertools.accumulate(_ceil(size, 256) for size in sizes)]
-    dtypes = torch.float64, torch.float32, torch.float32, torch.float16, torch.float16
-    double, single, pulls, halves, scratch = (
+    dtypes = torch.float64, torch.float32, torch.float32, torch.int32, torch.float16, torch.float16
+    double, single, pulls, all_bits, halves, scratch = (
         At(_WORKSPACE.number, start, dtype) for start, dtype in zip(starts, dtypes, strict=False)
     )
+    bits = all_bits if by_bits else None
     amount, gap, span = (
         at if there else None for at, there in ((_AMOUNT_OF, with_amount), (_GAP, with_gap), (_SPAN, with_span))
     )
@@ -778,8 +886,8 @@ def _program(
         for col in range(row, rows, side):
             down, across = (min(side, rows - start) // tile for start in (row, col))
             launches.append(Launch(_pairs, (down * across, now, 1), (
-                halves, double, single, scratch, pulls, group, row, col, across, rows, width, doubles, singles, plane,
-                side, part, scale, power, cosine, parts, with_gradient, t, tile, depth,
+                halves, double, single, bits, scratch, pulls, group, row, col, across, rows, width, doubles, singles,
+                plane, side, part, scale, power, cosine, parts, with_gradient, t, tile, depth,
             ), warps, min(stages, width // depth)))  # fmt: skip
             if with_gradient:
                 ways = 1 if row == col else 2
@@ -791,14 +899,14 @@ def _program(
                 ), warps, stages))  # fmt: skip
     if not cosine:
         launches.append(Launch(_again, (rows // _ROWS, g, 1), (
-            _POINTS, double, single, _GRADIENT, m, d, rows, width, doubles, singles, power, with_gradient, t, tile,
-            _ROWS, 16,
+            _POINTS, double, single, bits, _GRADIENT, m, d, rows, width, doubles, singles, power, with_gradient, t,
+            tile, _ROWS, 16, min(64, cols),
         ), warps=8))  # fmt: skip
     launches.append(Launch(_finish, (blocks if with_gradient else 1, g, 1), (
         _POINTS, double, single, _GRADIENT, _MEANS, m, d, rows, width, doubles, singles, project, not cosine,
         with_gradient, t, tile, _ROWS, some, cols,
     ), warps=8))  # fmt: skip
-    return Program(launches), starts[5] if with_gradient else starts[4]
+    return Program(launches), starts[6] if with_gradient else starts[5]
 
 
 def means_and_gradient(
