@@ -124,6 +124,16 @@ def test_reproduce_prints_the_papers_numbers_beside_ours(trainer, tmp_path):
     assert "Read back from" in call("reproduce", "table1-linear", "--set", "seeds=3", "--out", "there").stdout
 
 
+def test_reproduce_takes_a_preset(trainer, tmp_path):
+    result = call("reproduce", "fig4b-linear", "--preset", "quick", "--set", "seeds=2", "--device", "cpu")
+    assert "fig4b-linear, preset quick: Figure 4b" in result.stderr and "14 runs of 3,000 steps" in result.stderr
+    assert "it shows how, not how much" in words(result.stdout)
+    ((_, _, settings, *_),) = trainer.calls
+    assert settings.steps == 3000
+    assert "steps 3000" in words(call("reproduce", "fig4b-linear", "--preset", "quick", "--keys").stdout)
+    assert not (tmp_path / "runs" / "fig4b-linear").exists()  # that is the published one's
+
+
 def test_reproduce_draws_figures(tmp_path):
     pytest.importorskip("matplotlib", reason="figures are matplotlib's")
     settings = [setting for setting in TINY if "samples" not in setting]
@@ -217,6 +227,13 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         (["reproduce"], "expected the name of a study, got none; there are table1-linear"),
         (["reproduce", "table1"], "expected a study like"),
         (["reproduce", "table6", "--set", "round=3"], "expected a key like 'rounds'"),
+        (["reproduce", "table6", "--preset", "quik"], "expected a preset of linear like 'quick', got 'quik'"),
+        (
+            ["reproduce", "table1-linear", "--preset", "small"],
+            "a preset of linear, got 'small'; there are paper, quick",
+        ),
+        (["reproduce", "table4-age", "--preset", "smal"], "expected a preset of age like 'small', got 'smal'"),
+        (["reproduce", "table4-age"], "expected --set data=ROOT, a dataset of faces, or --preset quick"),
         (["reproduce", "table1-linear", "--out", "file"], "expected to be able to write to --out file"),
         (["train", "linear", "--method", "odd"], "a method"),
         (["train", "linear", "--seed", "-1"], "expected --seed to be at least 0, got -1"),

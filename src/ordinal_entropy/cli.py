@@ -56,6 +56,7 @@ _PRESET_HELP = "paper: as published. small: for small real sets, where a task ha
 PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
+_QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
 _SHOWN = 50  # problems of a dataset, unless all are asked for
 
 
@@ -205,13 +206,18 @@ def reproduce(
     device: DeviceOption = "auto",
     list_: Annotated[bool, typer.Option("--list", help="Name the studies, and stop.")] = False,
     keys: KeysOption = False,
+    preset: PresetOption = "paper",
 ) -> None:
     """A table or figure of the paper, beside the paper's numbers.
 
-    All runs of a study train as one stack. As published they take a minute or two on a large GPU and hours on a CPU;
-    fewer steps and seeds show the shape of the thing:
+    All runs of a study on operators train as one stack. As published they take a minute or two on a large GPU and hours
+    on a CPU; fewer steps and seeds show the shape of the thing:
 
         ordinal-entropy reproduce table1-linear --set steps=3000 --set seeds=3
+
+    Studies on ages of faces train one run after the other, on a dataset that you have:
+
+        ordinal-entropy reproduce table4-age --preset small --set data=datasets/UTKFace
 
     Writes summary.json (and a PNG for a figure) to --out. A finished study is read back, not run again.
     """
@@ -225,11 +231,11 @@ def reproduce(
     with _one_sentence(lambda: folder[0] if folder else None):
         if study is None:
             raise ValueError(f"expected the name of a study, got none; there are {', '.join(studies.names())}")
-        own, recipe = studies.settled(study, settings or [])
+        own, recipe = studies.settled(study, settings or [], preset)
         if keys:
             fixed = studies.get(study).fixed(own)
             _show_keys(
-                f"{study}: its own keys, then those of its recipe",
+                f"{study}, preset {preset}: its own keys, then those of its recipe",
                 [own, recipe],
                 [k for k in fixed if not hasattr(own, k)],
             )
@@ -239,17 +245,21 @@ def reproduce(
         unchanged = what == {**described(plain_recipe), **described(plain)}
         place = out or (Path("runs") / study if unchanged else _folder(study, what))
         where = _device(device)
+        done = (place / "summary.json").exists()
+        if not done:
+            tasks.load(studies.get(study).task(own)).check(recipe)
         _check_writable(place)
         folder.append(place)
-        done = (place / "summary.json").exists()
         measured = studies.get(study).measured is not None
-        _say(f"{study}: {studies.describe(study)}")
+        _say(f"{study}, preset {preset}: {studies.describe(study)}")
         if not done:
             count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
             _say(f"{count} {'measurements' if measured else f'runs of {_length(recipe)}'} on {where}, in {place}")
         with _progress(*(("measurements", "measuring") if measured else ())) as progress:
-            summary = studies.run(study, place, settings or [], where, progress)
+            summary = studies.run(study, place, settings or [], where, progress, preset)
         _print_study(study, summary, place, read_back=done)
+        if preset == "quick":
+            _console().print(_QUICK)
 
 
 def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bool) -> None:
@@ -263,6 +273,10 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
         console.print(f"MB: {summary['memory_is']}.")
     else:
         _print_scores(console, summary, study.scale)
+        for title, names in tasks.load(summary["task"]).details.items():
+            table = tables.details_table(summary, names)
+            if table is not None:
+                _print_titled(console, f"{title}, best on validation, mean ± std", table)
         console.print("p-values are of single comparisons, not adjusted for their number.")
     for note in study.notes:
         console.print(note)
@@ -285,7 +299,8 @@ def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> No
     better = "lower is better" if summary["lower_is_better"] else "higher is better"
     precision = "; TF32" if summary["recipe"].get("tf32") and summary["device"].startswith("cuda") else ""
     title = f"{metric}, mean ± std of {runs_each} runs; {better}{precision}"
-    _print_titled(console, title, tables.scores_table(summary, scale=scale))
+    paper_at = tasks.load(summary["task"]).paper_at
+    _print_titled(console, title, tables.scores_table(summary, scale=scale, paper_at=paper_at))
     title = f"Against {summary['baseline']}, seed by seed, best on validation; {metric}"
     _print_titled(console, title, tables.paired_table(summary, scale=scale))
 
@@ -342,6 +357,8 @@ def compare(
         where = _device(device)
         what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **described(recipe)}
         place = out or _folder(f"compare-{task}", what)
+        if not (place / "summary.json").exists():
+            tasks.load(task).check(recipe)
         _check_writable(place)
         folder.append(place)
         summary = studies.finished(place, what)
@@ -361,9 +378,7 @@ def compare(
         for sentence in comparison.verdict(summary):
             console.print(Text(sentence))
         if preset == "quick":
-            console.print(
-                "The quick preset trains for a small part of the published steps: it shows how, not how much."
-            )
+            console.print(_QUICK)
         console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
 
 
@@ -404,6 +419,8 @@ def train(
         where = _device(device)
         what = {"task": task, **described(recipe)}
         place = out or _folder(f"{task}-{method}-seed{seed}", what)
+        if not (place / "result.json").exists():
+            tasks.load(task).check(recipe)
         _check_writable(place)
         folder.append(place)
         run = runs.create(place, what, method, seed)
@@ -413,7 +430,7 @@ def train(
             result = _trained(task, recipe, run, where)
         else:
             _say(f"{place} holds this run already, finished")
-        _print_result(f"{task}, {method}, seed {seed}: test {tasks.load(task).metric.upper()}", result)
+        _print_result(f"{task}, {method}, seed {seed}", tasks.load(task), result)
         _console().print(f"The run is in {place}", soft_wrap=True)
 
 
@@ -439,11 +456,11 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
     return run.result() or numbers
 
 
-def _print_result(title: str, result: dict[str, Any]) -> None:
-    table = _table("last step", "best on validation", "best on test, as the paper")
+def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
+    table = _table(*(" ".join(heading.split()) for heading in tables.point_headings(task.paper_at)))
     shown = [result[at] for at in ("last", "best_validation", "best_test")]
     table.add_row(*("no number" if value is None else f"{value:.4g}" for value in shown))
-    _print_titled(_console(), title, table)
+    _print_titled(_console(), f"{run}: test {task.metric.upper()}", table)
 
 
 @app.command()

@@ -24,6 +24,9 @@ NAMES = [
     "figBb-nonlinear",
     "table6",
     "init",
+    "table4-age",
+    "table5-lambda-t",
+    "classification-age",
 ]
 
 
@@ -70,6 +73,12 @@ def test_table1_is_eighty_runs_as_published_and_sixty_beside_them(trainer, tmp_p
     assert "ld samples=100" in summary["methods"]
     assert summary["paper"]["ld"] == {"mean": 1.6e-3, "std": 0.34e-3}
     assert set(summary["paper"]) == set(paper.TABLE1["linear"])  # the paper's numbers are not shown beside M = 100
+
+
+def test_a_preset_of_the_task_stands_in_for_the_published_recipe(trainer, tmp_path):
+    studies.run("table1-linear", tmp_path, ["seeds=2"], preset="quick")
+    ((jobs, _, settings, *_),) = trainer.calls
+    assert settings.steps == 3000 and {job.samples for job in jobs} == {10, 100}  # what the study sets stays
 
 
 def test_table1_nonlinear_takes_a_hundred_thousand_steps(trainer, tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import described, lookup, override, pairs, unknown
-from ordinal_entropy.studies import fig4a, fig4b, init, table1, table6
+from ordinal_entropy.studies import age, fig4a, fig4b, init, table1, table6
 from ordinal_entropy.studies.grid import seeds_from, summary_of
 from ordinal_entropy.studies.study import Study
 from ordinal_entropy.tasks import Progress
@@ -19,6 +19,7 @@ _STUDIES: dict[str, Study] = {
     **fig4b.STUDIES,
     **table6.STUDIES,
     **init.STUDIES,
+    **age.STUDIES,
 }
 
 
@@ -47,8 +48,10 @@ def describe(name: str) -> str:
     return get(name).about
 
 
-def settled(name: str, settings: Sequence[str] = ()) -> tuple[Any, Any]:
+def settled(name: str, settings: Sequence[str] = (), preset: str = "paper") -> tuple[Any, Any]:
     """Keys of the study and its recipe, with every ``key=value`` in place; the study's own keys come first.
+
+    A preset that the task of the study does not have is a ValueError that names those it has.
 
     Example:
         >>> keys, recipe = settled("table1-linear", ["seeds=3", "steps=100"])
@@ -59,7 +62,7 @@ def settled(name: str, settings: Sequence[str] = ()) -> tuple[Any, Any]:
     own = [field.name for field in fields(study.keys)]
     given = pairs(settings)
     keys = override(study.keys, [f"{key}={text}" for key, text in given if key in own])
-    recipe = tasks.recipe(study.task(keys))
+    recipe = tasks.recipe(study.task(keys), preset)
     fixed = study.fixed(keys)
     known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
     for key, _ in given:
@@ -80,6 +83,7 @@ def run(
     settings: Sequence[str] = (),
     device: str = "cpu",
     progress: Progress | None = None,
+    preset: str = "paper",
 ) -> dict[str, Any]:
     """Carries out a study, or reads back a finished one, and writes ``out/summary.json``.
 
@@ -89,12 +93,15 @@ def run(
         settings: ``key=value`` for keys of the study and of its recipe.
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
+        preset: of the recipe.
 
     Returns:
         The content of summary.json. A figure is drawn beside it where matplotlib is installed.
     """
     study = get(name)
-    keys, recipe = settled(name, settings)
+    keys, recipe = settled(name, settings, preset)
+    if not (out / "summary.json").exists():
+        tasks.load(study.task(keys)).check(recipe)
     summary = finished(out, {"study": name, **described(recipe), **described(keys)})
     if summary is None:
         if study.measured is not None:
@@ -111,6 +118,8 @@ def run(
                 progress=progress,
                 paper=study.paper(keys, variants),
             )
+            published = study.paper_details(keys, variants)
+            found |= {"paper_details": published} if published else {}
         runs.write_json(out / "summary.json", {"study": name, **found})
         summary = runs.read_json(out / "summary.json")  # as whoever reads it later has it
     if study.picture is not None and find_spec("matplotlib") is not None and not picture_path(name, out).exists():

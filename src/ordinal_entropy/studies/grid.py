@@ -1,5 +1,6 @@
 """Methods and settings side by side over the same seeds: one stack of runs, one summary."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from ordinal_entropy import comparison, environment, methods, runs, tasks
 from ordinal_entropy.recipes import described
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.tasks import Plan, Progress
+from ordinal_entropy.tasks import Outcome, Plan, Progress
 
 
 class Variant(NamedTuple):
@@ -75,7 +76,8 @@ def summary_of(
         paper: scores of the paper by the variants' names.
 
     Returns:
-        The content of summary.json: that of every comparison, and "variants", "paper" and "seconds".
+        The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",
+        ``{variant: {"last" | "best_validation": {name: [one score a seed]}}}``, of a task that has further scores.
     """
     names = [variant.name for variant in variants]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -101,6 +103,7 @@ def summary_of(
         }
         for k, name in enumerate(names)
     }
+    details = {name: _details(scores[k * len(seeds) : (k + 1) * len(seeds)]) for k, name in enumerate(names)}
     content = comparison.summary(
         task=task,
         metric=about.metric,
@@ -114,6 +117,7 @@ def summary_of(
         **content,
         "baseline": names[0],
         "variants": {v.name: {"method": v.method, **dict(v.changes)} for v in variants},
+        **({"details": details} if any(score.details for score in scores) else {}),
         "paper": {name: score._asdict() for name, score in (paper or {}).items()},
         "device": device,
         "seconds": {"data_and_training": round(seconds, 1), "resumed": resumed},
@@ -121,6 +125,15 @@ def summary_of(
 
 
 _CURVES = ("train", "validation", "test")
+
+
+def _details(outcomes: Sequence[Outcome]) -> dict[str, dict[str, list[float]]]:
+    """Of one variant, one score a seed; NaN where a run has none."""
+    points = {at: {name: None for run in outcomes for name in run.details.get(at, {})} for at in outcomes[0].details}
+    return {
+        at: {name: [run.details.get(at, {}).get(name, math.nan) for run in outcomes] for name in names}
+        for at, names in points.items()
+    }
 
 
 def _short(values: Sequence[float]) -> list[float]:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.paper import Score
 
+Details = Mapping[str, Mapping[str, float]]  # by names of variants, then of scores
+
 
 class Study(NamedTuple):
     """A table or figure: what it varies, over which task, and what the paper has for it."""
@@ -17,6 +19,9 @@ class Study(NamedTuple):
     fixed: Callable[[Any], dict[str, Any]]  # from the keys to those of the recipe that the study itself sets
     variants: Callable[[Any], list[Variant]]  # from the keys; the first is what the others are held to
     paper: Callable[[Any, Sequence[Variant]], Mapping[str, Score]] = lambda keys, variants: {}  # by names of variants
+    paper_details: Callable[[Any, Sequence[Variant]], Details] = (
+        lambda keys, variants: {}
+    )  # its further scores, likewise
     measured: Callable[..., dict[str, Any]] | None = None  # (keys, recipe, device, progress): in place of training
     scale: float = 1.0  # scores are printed in multiples of it
     notes: tuple[str, ...] = ()  # printed below the tables

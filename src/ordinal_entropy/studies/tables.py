@@ -1,25 +1,65 @@
 """A summary as tables for a terminal; needs the [train] extra (rich)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+_POINTS = {"last": "last step", "best_validation": "best on\nvalidation", "best_test": "best on test"}
 
-def scores_table(summary: Mapping[str, Any], *, scale: float = 1.0) -> Table:
+
+def point_headings(paper_at: str) -> list[str]:
+    """How the three steps are called at which a run is scored, and which of them the paper takes.
+
+    Example:
+        >>> [heading.split() for heading in point_headings("best_test")]
+        [['last', 'step'], ['best', 'on', 'validation'], ['best', 'on', 'test,', 'as', 'the', 'paper']]
+    """
+    return [f"{heading},\nas the paper" if at == paper_at else heading for at, heading in _POINTS.items()]
+
+
+def scores_table(summary: Mapping[str, Any], *, scale: float = 1.0, paper_at: str = "best_test") -> Table:
     """Mean and standard deviation over the runs at three steps, beside the paper's."""
     paper = summary.get("paper", {})
     table = _table()
-    for heading in ("last step", "best on\nvalidation", "best on test,\nas the paper", *(["paper"] if paper else [])):
+    for heading in [*point_headings(paper_at), *(["paper"] if paper else [])]:
         table.add_column(heading, justify="right")
+    digits = _decimals([score["mean"] / scale for score in paper.values()])
     for name, score in summary["methods"].items():
-        row = [_mean_and_std(score["at"][at], scale) for at in ("last", "best_validation", "best_test")]
+        row = [_mean_and_std(score["at"][at], scale) for at in _POINTS]
         if paper:
-            row.append(_published(paper.get(name), scale))
+            row.append(_published(paper.get(name), scale, digits))
         table.add_row(Text(name), *row)
     return table
+
+
+def details_table(summary: Mapping[str, Any], names: Mapping[str, str]) -> Table | None:
+    """Further scores, best on validation: mean and standard deviation over the runs, the paper's in the row below.
+
+    Args:
+        summary: with "details" and, where the paper has any of them, "paper_details".
+        names: of the scores, by the headings of their columns.
+
+    Returns:
+        The table; None where the runs have none of these scores.
+    """
+    table = _table()
+    for heading in names:
+        table.add_column(heading, justify="right")
+    paper = summary.get("paper_details", {})
+    digits = _decimals([own[name] for own in paper.values() for name in names.values() if name in own])
+    for variant, points in summary.get("details", {}).items():
+        own = points["best_validation"]
+        if any(name not in own for name in names.values()):
+            return None
+        table.add_row(Text(variant), *(_mean_and_std(own[name], 1.0) for name in names.values()))
+        published = [paper.get(variant, {}).get(name) for name in names.values()]
+        if any(number is not None for number in published):
+            row = ["-" if number is None else f"{number:.{digits}f}" for number in published]
+            table.add_row(Text("  paper"), *row, style="dim")
+    return table if table.row_count else None
 
 
 def paired_table(summary: Mapping[str, Any], *, scale: float = 1.0) -> Table:
@@ -101,10 +141,15 @@ def _mean_and_std(values: list[float | None], scale: float) -> str:
     return f"{_digits(mean)} ± {_digits(std)}{lost}"
 
 
-def _published(score: Mapping[str, Any] | None, scale: float) -> str:
+def _decimals(numbers: Sequence[float]) -> int:
+    """As many as the paper prints of them: one, or two if one would round any."""
+    return 1 if all(abs(number - round(number, 1)) < 1e-9 for number in numbers) else 2
+
+
+def _published(score: Mapping[str, Any] | None, scale: float, digits: int) -> str:
     if score is None:
         return "-"
-    mean = f"{score['mean'] / scale:.1f}"
+    mean = f"{score['mean'] / scale:.{digits}f}"
     return mean if score["std"] is None else f"{mean} ± {score['std'] / scale:.2g}"
 
 

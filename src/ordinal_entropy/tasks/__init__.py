@@ -31,6 +31,7 @@ class Outcome(NamedTuple):
     last: float
     best_validation: float  # test score where the validation score is best
     best_test: float
+    details: Mapping[str, Mapping[str, float]] = {}  # further ones: "last", "best_validation" -> name
 
 
 class Plan(NamedTuple):
@@ -51,6 +52,9 @@ class Task(NamedTuple):
     fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for
     train: Callable[..., list[Outcome]]  # (plans, device, folder, progress, on_metrics): goes on from what folder holds
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
+    check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
+    details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name
+    paper_at: str = "best_test"  # which score of a run the paper has: "last", "best_validation" or "best_test"
 
 
 class Data(NamedTuple):

@@ -1,6 +1,7 @@
 """The age task as its user meets it, on drawn faces."""
 
 import json
+import math
 import os
 import shutil
 
@@ -8,12 +9,23 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ordinal_entropy import runs, tasks
+from ordinal_entropy import methods, runs, tasks
 from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.age import data, generated
-from ordinal_entropy.tasks.age.recipe import PRESETS, Age, _outcome, evaluate, faces, run_names, split_for, train
+from ordinal_entropy.tasks.age.recipe import (
+    PRESETS,
+    Age,
+    _outcome,
+    evaluate,
+    faces,
+    method_of,
+    run_names,
+    split_for,
+    train,
+)
+from ordinal_entropy.vision.features import SCORES, kept_scores
 
 TINY = Age(
     backbone="test_resnet",
@@ -70,6 +82,7 @@ def test_presets_are_as_published():
     assert (paper.backbone, paper.image_size, paper.padding, paper.epochs) == ("resnet50", 224, 16, 90)
     assert (paper.optimizer, paper.learning_rate, paper.batch_size, paper.milestones) == ("adam", 1e-3, 256, (60, 80))
     assert (paper.loss, paper.strength, paper.zero_last_norm) == ("l1", 1.0, False)
+    assert paper.tightness_weight == 1.0
     assert tasks.recipe("age", "small", ["train-rows=2000"]).train_rows == 2000
 
 
@@ -126,6 +139,20 @@ def test_sets_that_do_not_fit_are_streamed(drawn, tmp_path):
     assert outcomes[0] == outcomes[1]
 
 
+def test_the_weight_of_the_tightness_is_that_beside_the_diversity():
+    features, ages = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([30.0, 60] * 4)
+    recipe = Age(strength=2.0, tightness_weight=0.1)
+
+    def found(name, own=recipe):
+        return method_of(Plan(name, 0, own), 1.0, 90.0)(features, ages)
+
+    expected = methods.create("oe", diversity_weight=2.0, tightness_weight=0.2, rescale="authors")(features, ages)
+    torch.testing.assert_close(found("oe"), expected)
+    assert found("oe") != found("oe", Age(strength=2.0))
+    for name in ("baseline", "ld"):
+        assert found(name) == found(name, Age(strength=2.0))
+
+
 @pytest.mark.parametrize("setting", ["loss=mse", "reweight=sqrt-inverse"])
 def test_losses_and_weights_matter(drawn, tmp_path, setting):
     plans = [Plan("baseline", 0, tiny(drawn, "epochs=1", *own)) for own in ([], [setting])]
@@ -152,6 +179,8 @@ def test_bad_files_are_refused_or_left_out(drawn, tmp_path, caplog, memory):
 
 def test_a_missing_dataset_is_told_in_a_sentence(tmp_path):
     assert "data=ROOT" in call("train", "age", status=2).stderr
+    assert "data=ROOT" in call("compare", "age", "--out=there", status=2).stderr
+    assert list(tmp_path.iterdir()) == []
     assert "agedb.csv from" in call("train", "age", "--set=data=nowhere", status=2).stderr
     assert "image_size to be at least 1" in call("train", "age", "--set=image_size=0", status=2).stderr
 
@@ -168,8 +197,30 @@ def test_an_outcome_survives_scores_that_are_no_numbers():
         {part: {"mae": score} for part, score in zip(("train", "validation", "test"), scores, strict=True)}
         for scores in [(1.0, None, 5.0), (1.0, 3.0, 4.0), (1.0, 2.0, 6.0), (1.0, 7.0, 3.0)]
     ]
-    outcome = _outcome(json.loads(json.dumps(history)))
+    outcome = _outcome(
+        json.loads(json.dumps(history)), {"last": {"entropy": None}, "best_validation": {"entropy": 2.0}}
+    )
     assert (outcome.last, outcome.best_validation, outcome.best_test) == (3.0, 6.0, 3.0)
+    assert outcome.details["best_validation"] == {"mae": 6.0, "entropy": 2.0}
+    assert outcome.details["last"]["mae"] == 3.0 and math.isnan(outcome.details["last"]["entropy"])
+
+
+def test_details_are_of_the_test_images_and_of_the_kept_features(drawn, tmp_path):
+    plan = Plan("oe", 0, tiny(drawn, "feature_rows=60"))
+    (outcome,) = train([plan], device="cpu", folder=tmp_path)
+    folder = tmp_path / "oe-seed0"
+    scores = runs.open(folder).metrics()[-1]
+    last = outcome.details["last"]
+    assert last["mae"] == outcome.last == scores["test_mae"] and last["gm_few"] == scores["test_gm_few"]
+    kept = {f"train_{name}": score for name, score in kept_scores(folder, "train", 2).items()}
+    assert kept and {name: last[name] for name in kept} == kept
+    assert not any(name in last for name in SCORES)  # of less than 50 test images none
+    best = min((1, 2), key=lambda epoch: runs.open(folder).metrics()[epoch - 1]["validation_mae"])
+    found = outcome.details["best_validation"]
+    assert found["mae"] == outcome.best_validation
+    assert found["train_entropy"] == kept_scores(folder, "train", best)["entropy"]
+    (without,) = train([Plan("oe", 0, tiny(drawn, "feature_rows=0"))], device="cpu", folder=tmp_path / "without")
+    assert without.test == outcome.test and set(without.details["last"]) == set(last) - set(kept)
 
 
 def test_classification_is_scored_again_from_its_checkpoint(drawn, tmp_path):

@@ -26,7 +26,7 @@ SEED = 666  # of the split, as the benchmark has it
 
 # an underscore or a digit after the age; the dataset's own names are not all alike: some lack the race or a dot
 _UTKFACE = re.compile(r"(\d{1,3})_[\d_].*\.jpg", re.IGNORECASE)
-_WHERE_TO_GET_IT = (
+WHERE_TO_GET_IT = (
     "AgeDB-DIR: agedb.csv from github.com/YyzHarry/imbalanced-regression (agedb-dir/data) beside the folder AgeDB "
     "with the images <id>_<name>_<age>_<m|f>.jpg, which the authors of AgeDB give out on request "
     "(ibug.doc.ic.ac.uk/resources/agedb). IMDB-WIKI-DIR: imdb_wiki.csv from the same repository beside imdb_crop and "
@@ -68,6 +68,13 @@ def records(root: str | os.PathLike[str], *, seed: int = SEED) -> tuple[list[Rec
         found, problems = _by_csv(table)
         source = table
     return found, problems + _empty_splits(found, source.name)
+
+
+def require(root: str | os.PathLike[str]) -> None:
+    """Raises what :func:`records` does where no dataset is there, or several are; none of its rows is read."""
+    root = Path(root)
+    if _csv(root) is None:
+        _ages_by_name(root)
 
 
 def check(root: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> list[Problem]:
@@ -144,7 +151,7 @@ def _csv(root: Path) -> Path | None:
             raise ValueError(f"expected a dataset folder or its csv, got the file {root}")
         return root
     if not root.is_dir():
-        raise FileNotFoundError(f"expected a dataset of faces in {root}, got no such folder. {_WHERE_TO_GET_IT}")
+        raise FileNotFoundError(f"expected a dataset of faces in {root}, got no such folder. {WHERE_TO_GET_IT}")
     there = sorted(path for path in root.iterdir() if path.suffix.lower() == ".csv" and path.is_file())
     named = [path for path in there if path.name.lower() in CSVS] or there
     if len(named) > 1:
@@ -228,28 +235,34 @@ def _age(text: str) -> float | str:
 
 def _by_name(root: Path, seed: int) -> tuple[list[Record], list[Problem]]:
     """UTKFace without a csv."""
-    folder = root / "UTKFace" if (root / "UTKFace").is_dir() else root
-    names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    ages = {name: float(match[1]) for name in names if (match := _UTKFACE.fullmatch(name))}
-    if not ages:
-        raise FileNotFoundError(
-            f"expected a dataset of faces in {root}, got no csv with the columns {', '.join(COLUMNS)} and no images "
-            f"that are named as in UTKFace. {_WHERE_TO_GET_IT}"
-        )
+    folder, ages = _ages_by_name(root)
     found, problems = [], []
-    for name in names:
+    for name, age in ages.items():
         relative = (folder / name).relative_to(root).as_posix()
         wrong = fault(root, relative)
-        if name not in ages:
+        if age is None:
             wrong = "name does not begin with an age, as in age_gender_race_date.jpg.chip.jpg"
-        elif wrong is None and ages[name] > MAX_AGE:
-            wrong = f"age {ages[name]:g} is not from 0 to {MAX_AGE}"
-        if wrong is None:
-            found.append((folder / name, ages[name]))
-        else:
+        elif wrong is None and age > MAX_AGE:
+            wrong = f"age {age:g} is not from 0 to {MAX_AGE}"
+        elif wrong is None:
+            found.append((folder / name, age))
+        if wrong is not None:
             problems.append(Problem(shown(relative), wrong))
     splits = balanced_split([age for _, age in found], seed)
     return [Record(path, age, split) for (path, age), split in zip(found, splits, strict=True)], problems
+
+
+def _ages_by_name(root: Path) -> tuple[Path, dict[str, float | None]]:
+    """The folder of the images of UTKFace, and the age that each name begins with, in the order of the names."""
+    folder = root / "UTKFace" if (root / "UTKFace").is_dir() else root
+    names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    matches = {name: _UTKFACE.fullmatch(name) for name in names}
+    if not any(matches.values()):
+        raise FileNotFoundError(
+            f"expected a dataset of faces in {root}, got no csv with the columns {', '.join(COLUMNS)} and no images "
+            f"that are named as in UTKFace. {WHERE_TO_GET_IT}"
+        )
+    return folder, {name: float(match[1]) if match else None for name, match in matches.items()}
 
 
 def _empty_splits(found: Sequence[Record], source: str) -> list[Problem]:

@@ -10,7 +10,7 @@ the training ages has 18.8.
 import logging
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -33,6 +33,7 @@ METRIC = "mae"
 _GENERATED_SEED = 0  # of drawn faces
 _GIGA = 1e9
 _LOG = logging.getLogger(__name__)
+_History = Sequence[Mapping[str, Mapping[str, float | None]]]  # scores of each epoch, by part; None as JSON has NaN
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Age:
 
     # The method.
     strength: float = 1.0  # of what is added to the task loss
+    tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     bins: int = 100  # classification: uniform over the range of the training ages
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
@@ -84,11 +86,12 @@ class Age:
         for name in ("image_size", "epochs", "batch_size", "accumulate", "devices", "nodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"expected {name} to be at least 1, got {getattr(self, name)}")
-        for name in ("weight_decay", "strength", "memory", "generated", "train_rows", "padding", "workers"):
+        for name in ("weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows", "padding"):
             if getattr(self, name) < 0 or not math.isfinite(getattr(self, name)):
                 raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(self, name)}")
-        if self.feature_rows < 0:
-            raise ValueError(f"expected feature_rows to be at least 0, got {self.feature_rows}")
+        for name in ("workers", "feature_rows"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"expected {name} to be at least 0, got {getattr(self, name)}")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise ValueError(f"expected learning_rate to be a positive number, got {self.learning_rate}")
         if self.bins < 2:
@@ -136,15 +139,22 @@ def settings(recipe: Age) -> "Settings":
     return Settings(**{field.name: getattr(recipe, field.name) for field in fields(Settings) if field.name in own})
 
 
+def check(recipe: Age) -> None:
+    """Refuses a recipe without a dataset; no image is read, no face drawn."""
+    if recipe.data:
+        data.require(Path(recipe.data).expanduser())
+    elif not recipe.generated:
+        raise ValueError(
+            "expected --set data=ROOT, a dataset of faces, or --preset quick, which draws its own, got neither. "
+            f"{data.WHERE_TO_GET_IT}"
+        )
+
+
 def root_of(recipe: Age) -> Path:
     """The folder of the dataset; drawn faces are made if they are not there yet."""
+    check(recipe)
     if recipe.data:
         return Path(recipe.data).expanduser()
-    if not recipe.generated:
-        raise ValueError(
-            "expected --set data=ROOT, a folder of AgeDB-DIR, IMDB-WIKI-DIR or UTKFace (ordinal-entropy data check age "
-            "ROOT says what is wrong with one), got none; --preset quick draws faces of its own"
-        )
     folder = cache_folder() / f"faces-{recipe.generated}-seed{_GENERATED_SEED}"
     if not (folder / "agedb.csv").exists():
         beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
@@ -205,6 +215,7 @@ def method_of(plan: Plan, low: float, high: float) -> methods.Method:
     recipe = plan.recipe
     options = {
         "strength": recipe.strength,
+        "tightness_weight": recipe.tightness_weight,
         "rescale": recipe.rescale,
         "gather": recipe.devices * recipe.nodes > 1,
         "bins": recipe.bins,
@@ -258,9 +269,10 @@ def train(
                     progress(number * total + done, len(plans) * total)
 
             history = _trained(plan, found[key], run, device, in_all if progress is not None else None, on_metrics)
-            run.finish({"history": history, "left_out": found[key].left_out})
+            features = _feature_scores(run.path, history)
+            run.finish({"history": history, "left_out": found[key].left_out, "features": features})
             result = run.result() or {}
-        outcomes.append(_outcome(result["history"]))
+        outcomes.append(_outcome(result["history"], result["features"]))
     return outcomes
 
 
@@ -368,22 +380,46 @@ def _trained(
     return training.fit(module, device=device, folder=run.path, monitor=METRIC)
 
 
-def _outcome(history: Sequence[dict[str, dict[str, float]]]) -> Outcome:
+def _feature_scores(folder: Path, history: _History) -> dict[str, dict[str, float]]:
+    """Of the test images, and as "train_..." of the training images, whose features the run kept."""
+    from ordinal_entropy.vision.features import kept_scores
+
+    places, found = _places(history), {}
+    for place in set(places.values()):
+        test, train = (kept_scores(folder, part, place + 1) for part in ("test", "train"))
+        found[place] = {**test, **{f"train_{name}": score for name, score in train.items()}}
+    return {at: found[place] for at, place in places.items()}
+
+
+def _outcome(history: _History, features: Mapping[str, Mapping[str, float | None]]) -> Outcome:
     train, validation, test = (
-        [math.nan if epoch[part][METRIC] is None else epoch[part][METRIC] for epoch in history]
-        for part in ("train", "validation", "test")
+        [_or_nan(epoch[part][METRIC]) for epoch in history] for part in ("train", "validation", "test")
     )
-    places = range(len(test))
-    best = min(places, key=lambda place: _or_infinite(validation[place]))
+    places = _places(history)
+    details = {
+        at: {name: _or_nan(score) for name, score in [*history[place]["test"].items(), *features[at].items()]}
+        for at, place in places.items()
+    }
     return Outcome(
         steps=list(range(1, len(test) + 1)),
         train=train,
         validation=validation,
         test=test,
         last=test[-1],
-        best_validation=test[best],
+        best_validation=test[places["best_validation"]],
         best_test=min(test, key=_or_infinite),
+        details=details,
     )
+
+
+def _places(history: _History) -> dict[str, int]:
+    """The last epoch and the one that is best on validation, counted from 0."""
+    scores = [_or_infinite(_or_nan(epoch["validation"][METRIC])) for epoch in history]
+    return {"last": len(scores) - 1, "best_validation": scores.index(min(scores))}
+
+
+def _or_nan(score: float | None) -> float:
+    return math.nan if score is None else score
 
 
 def _or_infinite(score: float) -> float:
@@ -407,4 +443,31 @@ def _text(value: Any) -> str:
     return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
 
 
-TASKS = {"age": Task("the age of a face", METRIC, True, PRESETS, (), train, evaluate)}
+_BY_SHOT = {"all": "", "many": "_many", "median": "_median", "few": "_few"}
+_OF_FEATURES = {
+    "entropy": "entropy",
+    "conditional\nentropy": "conditional_entropy",
+    "diversity": "diversity",
+    "ordinality": "ordinality",
+    "effective\nrank": "effective_rank",
+}
+
+TASKS = {
+    "age": Task(
+        "the age of a face",
+        METRIC,
+        True,
+        PRESETS,
+        (),
+        train,
+        evaluate,
+        check,
+        details={
+            "Test MAE by shot": {heading: f"mae{end}" for heading, end in _BY_SHOT.items()},
+            "Test GM by shot": {heading: f"gm{end}" for heading, end in _BY_SHOT.items()},
+            "Features of test images": _OF_FEATURES,
+            "Features of training images": {heading: f"train_{name}" for heading, name in _OF_FEATURES.items()},
+        },
+        paper_at="best_validation",  # as the benchmark has it
+    )
+}

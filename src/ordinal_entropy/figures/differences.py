@@ -1,0 +1,93 @@
+"""Each variant against the baseline: the paired differences of the seeds, their mean and its 95% interval."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ordinal_entropy.figures.sweep import LOOKS
+
+
+class Difference(NamedTuple):
+    """Of a variant from the baseline: at each seed where both have a number, and the mean with its interval."""
+
+    seeds: list[float]
+    mean: float
+    low: float
+    high: float
+
+
+def differences(summary: Mapping[str, Any]) -> dict[str, Difference]:
+    """By variant, those whose seeds determine an interval; scores as reported.
+
+    Example:
+        >>> summary = {
+        ...     "baseline": "baseline",
+        ...     "methods": {"baseline": {"values": [3.0, 4.0]}, "oe": {"values": [2.0, 2.0]}},
+        ...     "paired": {"oe": {"difference": -1.5, "ci_low": -7.9, "ci_high": 4.9}},
+        ... }
+        >>> differences(summary)
+        {'oe': Difference(seeds=[-1.0, -2.0], mean=-1.5, low=-7.9, high=4.9)}
+    """
+    base = summary["methods"][summary["baseline"]]["values"]
+    found = {}
+    for name, pair in summary["paired"].items():
+        if pair["ci_low"] is not None:
+            pairs = zip(summary["methods"][name]["values"], base, strict=True)
+            seeds = [value - own for value, own in pairs if value is not None and own is not None]
+            found[name] = Difference(seeds, pair["difference"], pair["ci_low"], pair["ci_high"])
+    return found
+
+
+def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
+    """Draws one row a variant, zero being the baseline.
+
+    Args:
+        summary: content of a summary.json.
+        path: of the picture; its ending chooses the format.
+        title: above.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    found = differences(summary)
+    figure = Figure(figsize=(7, 1.9 + 0.45 * len(found)), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.axvline(0, color="0.25", linewidth=1.3, dashes=(6, 3), label=summary["baseline"])
+    colour, marker, _ = LOOKS[0]
+    for row, own in enumerate(found.values()):
+        first = row == 0  # one entry in the legend
+        axes.plot(
+            own.seeds,
+            [row + 0.22] * len(own.seeds),
+            linestyle="none",
+            marker="o",
+            markersize=4,
+            fillstyle="none",
+            color="0.4",
+            label="one seed" if first else None,
+        )
+        axes.errorbar(
+            own.mean,
+            row,
+            xerr=[[own.mean - own.low], [own.high - own.mean]],
+            fmt=marker,
+            color=colour,
+            linewidth=1.8,
+            capsize=4,
+            label="mean and 95% interval" if first else None,
+        )
+    axes.set_yticks(range(len(found)), list(found))
+    axes.set_ylim(max(len(found), 1) - 0.5, -0.5)  # the first on top
+    better = "left" if summary["lower_is_better"] else "right"
+    metric = summary["metric"].upper()
+    axes.set_xlabel(f"test {metric} minus that of {summary['baseline']}, best on validation; {better} is better")
+    count = max((len(own.seeds) for own in found.values()), default=0)
+    axes.set_title(f"{title}: paired differences over {count} seeds", loc="left", fontsize=11)
+    axes.grid(True, axis="x", color="0.9", linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

@@ -1,0 +1,135 @@
+"""Tables 4 and 5, ages of faces; and classification beside them, which the paper lacks.
+
+    ordinal-entropy reproduce table4-age --set data=datasets/AgeDB-DIR
+    ordinal-entropy reproduce table4-age --preset small --set data=datasets/UTKFace
+
+The paper's numbers are of AgeDB-DIR, single ones without a spread.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ordinal_entropy import methods as registry
+from ordinal_entropy.studies import paper
+from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
+from ordinal_entropy.studies.paper import Score
+from ordinal_entropy.studies.study import Details, Study
+
+_PUBLISHED_STRENGTH = 1.0
+
+
+@dataclass(frozen=True)
+class Methods:
+    """What is varied."""
+
+    seeds: int = 6  # runs of each row
+    methods: tuple[str, ...] = ("baseline", "ld", "oe")
+    strengths: tuple[float, ...] = (_PUBLISHED_STRENGTH,)  # of the regularizers; of several, each has rows of its own
+
+    def __post_init__(self) -> None:
+        """Checked before anything is trained."""
+        seeds_from(self.seeds)
+        methods_known(self.methods, first="baseline")
+        _different("strengths", self.strengths)
+
+
+@dataclass(frozen=True)
+class TightnessWeights:
+    """What is varied."""
+
+    seeds: int = 6  # runs of each row
+    tightness_weights: tuple[float, ...] = (0.0, 0.1, 1.0, 10.0)  # beside the diversity: lambda_t
+
+    def __post_init__(self) -> None:
+        """Checked before anything is trained."""
+        seeds_from(self.seeds)
+        _different("tightness_weights", self.tightness_weights)
+
+
+def _different(name: str, values: Sequence[float]) -> None:
+    if len(set(values)) < len(values):
+        raise ValueError(f"expected different {name}, got {', '.join(f'{value:g}' for value in values)}")
+
+
+def _rows(keys: Methods) -> list[Variant]:
+    """Every method; those that have a strength, with each of several."""
+    several = [(("strength", strength),) for strength in keys.strengths] if len(keys.strengths) > 1 else [()]
+    return [
+        Variant(method, changes)
+        for method in keys.methods
+        for changes in (several if "strength" in registry.options(method) else [()])
+    ]
+
+
+def _weighted(keys: TightnessWeights) -> list[Variant]:
+    return [Variant("baseline"), *(Variant("oe", (("tightness_weight", w),)) for w in keys.tightness_weights)]
+
+
+def _published_rows(keys: Methods, variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
+    strength = {v.name: dict(v.changes).get("strength", keys.strengths[0]) for v in variants}
+    return {
+        v.name: paper.TABLE4[v.method]
+        for v in variants
+        if v.method in paper.TABLE4 and (v.method == "baseline" or strength[v.name] == _PUBLISHED_STRENGTH)
+    }
+
+
+def _published_weighted(keys: TightnessWeights, variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
+    weights = {v.name: dict(v.changes).get("tightness_weight") for v in variants}
+    known = {name: paper.TABLE5[weight] for name, weight in weights.items() if weight in paper.TABLE5}
+    return {"baseline": paper.TABLE4["baseline"], **known}
+
+
+def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
+    from ordinal_entropy.figures.differences import draw
+
+    draw(summary, path, title=title)
+
+
+def _study(
+    title: str,
+    about: str,
+    keys: Any,
+    fixed: Callable[[Any], dict[str, Any]],
+    variants: Callable[[Any], list[Variant]],
+    published: Callable[[Any, Sequence[Variant]], Details],
+) -> Study:
+    return Study(
+        about=f"{title}: {about}",
+        keys=keys,
+        task=lambda keys: "age",
+        fixed=fixed,
+        variants=variants,
+        paper=lambda keys, rows: {name: Score(own["mae"]) for name, own in published(keys, rows).items()},
+        paper_details=published,
+        notes=("The paper's numbers are of AgeDB-DIR with a ResNet-50; it gives no spread.",),
+        picture=partial(_picture, title),
+    )
+
+
+_by_method = partial(
+    _study,
+    fixed=lambda keys: {"strength": keys.strengths[0]},
+    variants=_rows,
+    published=_published_rows,
+)
+
+STUDIES = {
+    "table4-age": _by_method("Table 4, ages", "the diversity, and with the tightness; --set data=ROOT", Methods()),
+    "table5-lambda-t": _study(
+        "Table 5, ages",
+        "weights of the tightness beside the diversity; --set data=ROOT",
+        TightnessWeights(),
+        fixed=lambda keys: {"tightness_weight": keys.tightness_weights[0]},
+        variants=_weighted,
+        published=_published_weighted,
+    ),
+    "classification-age": _by_method(
+        "Classification, ages",
+        "regression, plain and regularized, beside it; not in the paper; --set data=ROOT",
+        Methods(methods=("baseline", "ld", "oe", "classification")),
+    ),
+}

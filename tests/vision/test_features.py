@@ -1,0 +1,60 @@
+"""Entropies of kept features: what the estimators say of the file."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytest.importorskip("safetensors", reason="features are kept in its files")
+
+from safetensors.torch import save_file
+
+from ordinal_entropy import estimators
+from ordinal_entropy.vision.features import SCORES, feature_scores, kept_scores
+
+
+def kept(folder, features, targets):
+    (folder / "features").mkdir()
+    save_file({"features": features.half(), "targets": targets.float()}, folder / "features" / "test-0007.safetensors")
+
+
+def sample(n, d=16):
+    generator = torch.Generator().manual_seed(0)
+    ages = torch.randint(1, 90, (n, 1), generator=generator).float()
+    return torch.cat([ages / 30, torch.randn(n, d - 1, generator=generator)], dim=1), ages
+
+
+def test_the_scores_of_a_file_are_those_of_the_estimators(tmp_path):
+    features, ages = sample(120)
+    kept(tmp_path, features, ages)
+    sphere = F.normalize(features.half().double(), dim=1)
+    found = kept_scores(tmp_path, "test", 7)
+    assert found == pytest.approx(
+        {
+            "entropy": float(estimators.mean_nn_entropy(features.half().double(), normalize=True)),
+            "conditional_entropy": float(estimators.conditional_entropy(sphere, ages, bins=4)),
+            "diversity": float(estimators.diversity_entropy(sphere, ages)),
+            "ordinality": float(estimators.ordinality(sphere, ages)),
+            "effective_rank": float(estimators.effective_rank(sphere)),
+        }
+    )
+    assert set(found) == set(SCORES)
+    assert kept_scores(tmp_path, "train", 7) == kept_scores(tmp_path, "test", 8) == {}
+
+
+def test_scale_does_not_matter_and_looser_features_have_more_of_both_entropies():
+    features, ages = sample(120)
+    assert feature_scores(1000 * features, ages) == pytest.approx(feature_scores(features, ages), rel=1e-4)
+    tight = feature_scores(torch.cat([features[:, :1] + 2, 0.01 * features[:, 1:]], dim=1), ages)
+    loose = feature_scores(features, ages)
+    assert all(tight[name] < loose[name] for name in ("entropy", "conditional_entropy", "effective_rank"))
+
+
+def test_few_rows_and_lost_features():
+    features, ages = sample(50)
+    assert feature_scores(features[:49], ages[:49]) == {}
+    features[3, 2] = math.nan
+    assert all(math.isnan(score) for score in feature_scores(features, ages).values())
+    same = feature_scores(torch.ones(50, 4), ages)
+    assert same["entropy"] == -math.inf and same["effective_rank"] == 0
