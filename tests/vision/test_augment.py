@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ordinal_entropy.vision.augment import normalized, random_crops, random_flips
+from ordinal_entropy.vision.augment import moved, normalized, random_moves
 
 
 @pytest.fixture
@@ -10,50 +10,57 @@ def images():
 
 
 def windows(image, padding):
-    """Every crop there can be."""
+    """Every crop there can be, by its place."""
     _, h, w = image.shape
     padded = torch.zeros(3, h + 2 * padding, w + 2 * padding, dtype=image.dtype)
     padded[:, padding : padding + h, padding : padding + w] = image
     places = range(2 * padding + 1)
-    return [padded[:, top : top + h, left : left + w] for top in places for left in places]
+    return {(top, left): padded[:, top : top + h, left : left + w] for top in places for left in places}
 
 
-def test_a_crop_is_one_of_all_there_can_be(images):
-    cropped = random_crops(images, 2, torch.Generator().manual_seed(1))
-    assert cropped.shape == images.shape and cropped.dtype == torch.uint8
-    assert cropped.is_contiguous(memory_format=torch.channels_last)
-    for image, crop in zip(images, cropped, strict=True):
-        assert sum(torch.equal(crop, window) for window in windows(image, 2)) == 1
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_each_image_is_moved_and_mirrored_as_its_numbers_say(images, channels_last):
+    if channels_last:
+        images = images.contiguous(memory_format=torch.channels_last)
+    moves = random_moves(6, 2, torch.Generator().manual_seed(1))
+    found = moved(images, moves, 2)
+    assert found.shape == images.shape and found.dtype == torch.uint8
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    for image, (top, left, mirrored), result in zip(images, moves.tolist(), found, strict=True):
+        window = windows(image, 2)[top, left]
+        assert torch.equal(result, window.flip(2) if mirrored else window)
+    assert {0, 1} == set(moves[:, 2].tolist())
 
 
-def test_every_crop_comes(images):
-    generator = torch.Generator().manual_seed(2)
-    seen = {tuple(random_crops(images[:1], 1, generator).flatten().tolist()) for _ in range(300)}
-    assert seen == {tuple(window.flatten().tolist()) for window in windows(images[0], 1)}
+def test_every_crop_and_both_sides_come():
+    moves = random_moves(600, 1, torch.Generator().manual_seed(2))
+    assert len({tuple(move) for move in moves.tolist()}) == 3 * 3 * 2
+    assert moves.amin(0).tolist() == [0, 0, 0] and moves.amax(0).tolist() == [2, 2, 1]
+    assert 250 < int(moves[:, 2].sum()) < 350
 
 
-def test_without_padding_nothing_moves(images):
-    assert torch.equal(random_crops(images, 0), images)
+def test_without_padding_images_are_only_mirrored(images):
+    moves = random_moves(6, 0, torch.Generator().manual_seed(3))
+    expected = torch.where(moves[:, 2, None, None, None] > 0, images.flip(3), images)
+    assert torch.equal(moved(images, moves, 0), expected)
 
 
-def test_flips(images):
-    flipped = random_flips(images.repeat(50, 1, 1, 1), torch.Generator().manual_seed(3))
-    same = (flipped == images.repeat(50, 1, 1, 1)).flatten(1).all(1)
-    mirrored = (flipped == images.repeat(50, 1, 1, 1).flip(3)).flatten(1).all(1)
-    assert (same ^ mirrored).all()
-    assert 100 < int(mirrored.sum()) < 200
+def test_a_generator_says_it_all():
+    first, second = (random_moves(9, 3, torch.Generator().manual_seed(4)) for _ in range(2))
+    assert torch.equal(first, second)
 
 
-def test_a_generator_says_it_all(images):
-    for way in (lambda x, g: random_crops(x, 3, g), random_flips):
-        first, second = (way(images, torch.Generator().manual_seed(4)) for _ in range(2))
-        assert torch.equal(first, second)
-
-
-def test_normalized(images):
+@pytest.mark.parametrize("first", [torch.inference_mode, torch.enable_grad])
+def test_normalized(images, first):
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    images = images.contiguous(memory_format=torch.channels_last)
+    with first():
+        normalized(images, mean, std)  # what is kept of it serves everywhere
     found = normalized(images, mean, std)
-    assert found.dtype == torch.float32
+    assert found.dtype == torch.float32 and found.is_contiguous(memory_format=torch.channels_last)
     for channel in range(3):
         expected = (images[:, channel].double() / 255 - mean[channel]) / std[channel]
         torch.testing.assert_close(found[:, channel].double(), expected, rtol=1e-5, atol=1e-6)
+    weight = torch.ones(3, 3, 1, 1, requires_grad=True)
+    torch.nn.functional.conv2d(found, weight).sum().backward()
+    assert weight.grad is not None

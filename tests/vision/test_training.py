@@ -1,6 +1,10 @@
 """Training through Lightning against a loop written by hand, and against itself after a stop."""
 
+import csv
+import importlib.util
 import json
+import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
-from ordinal_entropy.vision.augment import normalized, random_crops, random_flips
+from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.backbones import Network
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
 from ordinal_entropy.vision.training import (
@@ -59,6 +63,7 @@ class Steps(Training):
 
     def training_step(self, batch, batch_idx):
         if os.environ.get("DIE_AT") == f"{self.epoch}:{batch_idx}":
+            self.files.close()  # the checkpoints of the epoch before
             os.kill(os.getpid(), signal.SIGKILL)
         loss = super().training_step(batch, batch_idx)
         self.losses = [*getattr(self, "losses", []), loss.item()]
@@ -120,16 +125,16 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
     history = run(module, tmp_path)
 
     network, regularizer = a_network(), methods.create(method)
-    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True)
     losses, scores = [], []
     with torch.random.fork_rng():
         for epoch in range(settings.epochs):
             torch.manual_seed(mixed(5, epoch, 0))
             optimizer.param_groups[0]["lr"] = 1e-2 if epoch < 2 else 1e-3
             network.train()
-            for number, (rows,) in enumerate(training_steps(60, 16, seed=5, epoch=epoch)):
-                draws = torch.Generator().manual_seed(mixed(5, epoch, 0, number))
-                images = random_flips(random_crops(weighted.images.pixels[rows], 2, draws), draws)
+            moves = random_moves(60, 2, torch.Generator().manual_seed(mixed(5, epoch, 0, 1)))
+            for (rows,) in training_steps(60, 16, seed=5, epoch=epoch):
+                images = moved(weighted.images.pixels[rows], moves[rows], 2)
                 with capture(network, "head") as tap:
                     predictions = network(normalized(images, (0.5,) * 3, (0.5,) * 3))
                 targets = weighted.targets[rows]
@@ -147,12 +152,11 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
     assert [epoch["test"]["mae"] for epoch in history] == pytest.approx(scores, rel=1e-5)
 
 
-def steady(**settings) -> Steps:
-    """To which a step is the same in one part or in several: no BatchNorm, no dropout, no augmentation."""
+def steady(method: str = "baseline", gather: bool = False, **settings) -> Steps:
+    """To which a step is the same in one part or in several: no BatchNorm, no dropout."""
     plain = replace(SETTINGS, epochs=2, batch_size=20, optimizer="sgd", learning_rate=0.01)
-    module = a_module("baseline", replace(plain, **settings))
+    module = a_module(method, replace(plain, **settings), **({"gather": gather} if method == "oe" else {}))
     module.network.backbone[1] = module.network.backbone[-1] = nn.Identity()
-    module.augmented = lambda images, batch_index: images
     return module
 
 
@@ -164,17 +168,45 @@ def test_accumulated_gradients_equal_those_of_a_whole_step(tmp_path):
         torch.testing.assert_close(left, right)
 
 
+def test_the_layout_in_memory_changes_no_number(tmp_path):
+    first, second = (steady("oe", channels_last=layout) for layout in (True, False))
+    weight = first.network.backbone[0].weight
+    assert weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+    assert second.network.backbone[0].weight.is_contiguous()
+    left, right = run(first, tmp_path / "last"), run(second, tmp_path / "first")
+    assert first.losses == pytest.approx(second.losses, rel=1e-5)
+    assert [epoch["test"]["mae"] for epoch in left] == pytest.approx([epoch["test"]["mae"] for epoch in right])
+    for one, other in zip(weights_of(first), weights_of(second), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def two_processes(method: str, folder: Path) -> None:
+    """What each of them runs: tells what it writes, and the epochs."""
+    module = steady(method, gather=True, devices=2, strategy="ddp")
+    module.callbacks = Callbacks(on_epoch=lambda epoch, scores: print(f"epoch {epoch}", flush=True))
+    write = module.files.write
+
+    def told(path, content):
+        print(f"wrote {path.name}", flush=True)
+        write(path, content)
+
+    module.files.write = told
+    run(module, folder)
+    print(f"found {len(list((folder / 'features').iterdir()))}", flush=True)
+
+
 @pytest.mark.slow
-def test_two_processes_equal_one(tmp_path):
+@pytest.mark.parametrize("method", ["baseline", "oe"])
+def test_two_processes_equal_one(tmp_path, method):
     script = tmp_path / "two.py"  # which Lightning starts once more
     script.write_text(
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_training as t\n"
         "from pathlib import Path\n"
-        f"t.run(t.steady(devices=2, strategy='ddp'), Path({str(tmp_path / 'two')!r}))\n"
+        "from test_training import two_processes\n"
+        f"two_processes({method!r}, Path({str(tmp_path / 'two')!r}))\n"
     )
-    subprocess.run([sys.executable, str(script)], check=True, timeout=120)
-    module = steady()
+    said = subprocess.run([sys.executable, str(script)], check=True, timeout=120, capture_output=True, text=True)
+    module = steady(method)
     history = run(module, tmp_path / "one")
     two = read_checkpoint(tmp_path / "two" / "last.ckpt")
     for name, value in module.network.state_dict().items():
@@ -182,6 +214,16 @@ def test_two_processes_equal_one(tmp_path):
     content = torch.load(tmp_path / "two" / "last.ckpt", weights_only=True)["history"]
     for left, right in zip(content, history, strict=True):
         assert all(left[part]["mae"] == pytest.approx(right[part]["mae"]) for part in right)
+
+    lines = said.stdout.splitlines()
+    assert [line for line in lines if line.startswith("epoch")] == ["epoch 1", "epoch 2"]
+    assert [line for line in lines if line.startswith("found")] == ["found 4"] * 2  # all files, on both
+    written = sorted(line.removeprefix("wrote ") for line in lines if line.startswith("wrote"))
+    features = [f"{part}-000{epoch}.safetensors" for part in ("test", "train") for epoch in (1, 2)]
+    improved = history[1]["validation"]["mae"] < history[0]["validation"]["mae"]
+    assert written == ["best.ckpt"] * (1 + improved) + ["last.ckpt"] * 2 + features
+    assert sorted(path.name for path in (tmp_path / "two" / "csv").iterdir()) == ["version_0"]
+    assert not said.stderr, said.stderr
 
 
 def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
@@ -230,19 +272,50 @@ def test_ctrl_c_is_told_and_can_be_gone_on_from(tmp_path):
     assert resumed.losses == whole.losses[4:]
 
 
-def test_streamed_images_train_alike(tmp_path):
+def streamed(data: Data, folder: Path) -> Data:
+    """The same images in files, which are read when they are asked for."""
     from PIL import Image
 
-    data, streamed = some_data(), []
+    splits = []
     for name, split in zip(("train", "validation", "test"), data, strict=True):
-        (tmp_path / name).mkdir()
-        paths = tuple(tmp_path / name / f"{place}.png" for place in range(len(split.images)))
+        (folder / name).mkdir(parents=True)
+        paths = tuple(folder / name / f"{place}.png" for place in range(len(split.images)))
         for place, path in enumerate(paths):
             Image.fromarray(split.images.pixels[place].permute(1, 2, 0).numpy()).save(path)
-        streamed.append(replace(split, images=Images(paths, SIZE)))
-    settings = replace(SETTINGS, workers=0, epochs=2)
-    held = run(a_module(settings=settings, data=data), tmp_path / "held")
-    assert run(a_module(settings=settings, data=Data(*streamed)), tmp_path / "streamed") == held
+        splits.append(replace(split, images=Images(paths, SIZE)))
+    return Data(*splits)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streamed_images_train_alike(tmp_path, workers):
+    settings = replace(SETTINGS, workers=workers, epochs=2)
+    held = a_module(settings=settings)
+    history = run(held, tmp_path / "held")
+    module = a_module(settings=settings, data=streamed(some_data(), tmp_path / "files"))
+    assert run(module, tmp_path / "streamed") == history
+    assert same(held, module) and module.losses == held.losses
+    for name in ("train-0002", "test-0002"):
+        left, right = (load_file(tmp_path / way / "features" / f"{name}.safetensors") for way in ("held", "streamed"))
+        assert all(torch.equal(left[key], right[key]) for key in ("features", "targets"))
+    assert not multiprocessing.active_children()
+
+
+def test_streaming_is_gone_on_with_and_leaves_no_process_after_a_stop(tmp_path):
+    def stop(done, total):
+        if done == 6:
+            assert len(multiprocessing.active_children()) >= 2
+            raise KeyboardInterrupt
+
+    data, settings = streamed(some_data(), tmp_path / "files"), replace(SETTINGS, workers=2)
+    module = a_module(settings=settings, data=data)
+    module.callbacks = Callbacks(progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(module, tmp_path / "run")
+    assert not multiprocessing.active_children()
+    resumed, whole = a_module(settings=settings, data=data), a_module()
+    assert run(resumed, tmp_path / "run") == run(whole, tmp_path / "whole")
+    assert same(resumed, whole)
+    assert not multiprocessing.active_children()
 
 
 def test_the_order_of_an_epoch_has_every_row_once():
@@ -292,11 +365,72 @@ def test_what_a_run_leaves_behind(tmp_path):
             images = normalized(split.images.pixels[rows], (0.5,) * 3, (0.5,) * 3)
             expected = module.network.eval().backbone(images)
         torch.testing.assert_close(content["features"].float(), expected, rtol=2e-3, atol=1e-4)
-    table = (tmp_path / "csv" / "version_0" / "metrics.csv").read_text().splitlines()
-    assert len(table) == 4 and "validation/mae" in table[0]
+    with (tmp_path / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [int(line["epoch"]) for line in table] == [1, 2, 3] and [int(line["step"]) for line in table] == [4, 8, 12]
+    for part in ("train", "validation", "test"):
+        assert [float(line[f"{part}/mae"]) for line in table] == [epoch[part]["mae"] for epoch in history]
     best = min(range(3), key=lambda epoch: history[epoch]["validation"]["mae"])
     assert read_checkpoint(tmp_path / "best.ckpt").epoch == best + 1
     json.dumps(history)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what tensorboard imports
+def test_tensorboard_has_the_scores_of_every_epoch(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    history = run(a_module(), tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "version_0")).Reload()
+    for part in ("train", "validation", "test"):
+        scalars = events.Scalars(f"{part}/mae")
+        assert [event.step for event in scalars] == [4, 8, 12]
+        assert [event.value for event in scalars] == pytest.approx([epoch[part]["mae"] for epoch in history])
+
+
+def test_the_best_epoch_is_the_first_of_equals_and_never_one_without_a_number(tmp_path, monkeypatch):
+    for folder, lower, scores, best in [
+        ("a", True, [2.0, 1.0, 1.0], 2),
+        ("b", False, [1.0, 3.0, 2.0], 2),
+        ("c", True, [math.nan, math.nan, 5.0], 3),
+        ("d", False, [1.0, math.nan, math.nan], 1),
+    ]:
+        left = iter([score for score in scores for _ in range(3)])  # of three parts
+        monkeypatch.setattr(Errors, "compute", lambda self: {"mae": torch.tensor(next(left))})
+        fit(a_module(), device="cpu", folder=tmp_path / folder, monitor="mae", lower_is_better=lower)
+        assert read_checkpoint(tmp_path / folder / "best.ckpt").epoch == best
+        assert read_checkpoint(tmp_path / folder / "last.ckpt").epoch == 3
+
+
+class Unwaiting(Steps):
+    """Lets no batch but the first of an epoch wait for the GPU."""
+
+    def on_train_batch_start(self, batch, batch_idx):
+        if batch_idx:
+            torch.cuda.set_sync_debug_mode("error")
+
+    def training_step(self, batch, batch_idx):
+        return Training.training_step(self, batch, batch_idx)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        super().on_train_batch_end(outputs, batch, batch_idx)
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["baseline", "oe"])
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_no_step_waits_for_the_gpu(tmp_path, method, precision):
+    data = some_data()
+    data = data._replace(train=replace(data.train, weights=torch.ones(60)))
+    settings = replace(SETTINGS, batch_size=15, precision=precision)
+    module = Unwaiting(a_network(), methods.create(method), l1, Errors(), data, settings, seed=5)
+    module.callbacks = Callbacks(progress=lambda done, total: None)
+    try:
+        history = fit(module, device="cuda", folder=tmp_path, monitor="mae")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(history) == 3 and all(math.isfinite(epoch["test"]["mae"]) for epoch in history)
 
 
 def test_the_network_is_left_without_hooks(tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
 from ordinal_entropy.vision.paths import Problem, shown
+
+Rows = TypeVar("Rows", Tensor, list[int])  # of a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +45,12 @@ class Images:
         """Bytes ``(m, 3, size, size)`` of the images at the given places."""
         if self.pixels is not None:
             return _channels_last(self.pixels, rows.to(self.pixels.device))
-        return torch.stack([self[row][0] for row in rows.tolist()])
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the interpreter's lock
+            return torch.stack(list(pool.map(lambda row: self[row][0], rows.tolist())))
+
+    def held(self) -> "Images":
+        """The same with the pixels in memory."""
+        return self if self.pixels is not None else replace(self, pixels=self.batch(torch.arange(len(self))))
 
     def to(self, device: str | torch.device) -> "Images":
         """The same with the pixels, if they are held, on a device."""
@@ -85,7 +93,7 @@ def load(
         return None
 
     kept, problems = [], []
-    pool = ThreadPoolExecutor(os.cpu_count())  # Pillow decodes outside the interpreter's lock
+    pool = ThreadPoolExecutor(os.cpu_count())  # as above
     try:
         for place, wrong in enumerate(pool.map(fill, range(len(paths)))):
             if wrong is None:
@@ -132,7 +140,7 @@ def training_steps(count: int, batch_size: int, *, parts: int = 1, seed: int = 0
     return [list(step.tensor_split(parts)) for step in steps]
 
 
-class Batches:
+class Batches(Generic[Rows]):
     """An iterable of the rows of each batch, made anew whenever it is begun: what is made may depend on the epoch.
 
     Args:
@@ -140,19 +148,19 @@ class Batches:
         length: how many batches it gives.
     """
 
-    def __init__(self, make: Callable[[], Sequence[Tensor]], length: int) -> None:
-        self.make = make
+    def __init__(self, make: Callable[[], Sequence[Rows]], length: int) -> None:
+        self.make: Callable[[], Sequence[Rows]] = make
         self.length = length
 
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[Rows]:
         return iter(self.make())
 
 
 def _channels_last(pixels: Tensor, rows: Tensor) -> Tensor:
-    return pixels.permute(0, 2, 3, 1)[rows].permute(0, 3, 1, 2)
+    return pixels.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
 
 
 def _resized(path: Path, size: int) -> Pixels:

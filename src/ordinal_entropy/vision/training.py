@@ -2,10 +2,14 @@
 
 What an epoch does depends on the seed of the run and the number of the epoch only: the order of the images, their
 augmentation, the learning rate. So a run that was stopped ends in the numbers that it would have had.
+
+A step never waits for a GPU: the rows of an epoch and its draws are copied there before it begins, scores are looked at
+when it is over, and files are written while the next one runs.
 """
 
 import importlib.util
 import logging
+import math
 import signal
 import sys
 import threading
@@ -15,17 +19,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ordinal_entropy import runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Method
-from ordinal_entropy.vision.augment import normalized, random_crops, random_flips
+from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.backbones import Network
+from ordinal_entropy.vision.files import Files, on_host
 from ordinal_entropy.vision.sets import Batches, Images, mixed, training_steps
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
@@ -33,7 +37,7 @@ import_torchvision()  # which Lightning would import
 
 import lightning.pytorch as lightning  # noqa: E402
 from lightning.fabric.plugins import TorchCheckpointIO  # noqa: E402
-from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
+from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback  # noqa: E402
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger  # noqa: E402
 from torchmetrics import Metric  # noqa: E402
 
@@ -42,6 +46,7 @@ Scores = dict[str, float]
 
 PARTS = ("train", "validation", "test")
 LAST, BEST = "last.ckpt", "best.ckpt"
+_UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 _PRECISIONS: dict[str, tuple[Literal["32-true", "bf16-mixed", "16-mixed"], torch.dtype]] = {
     "float32": ("32-true", torch.float32),
@@ -55,6 +60,7 @@ _CHATTER = (
     r"GPU available but not used",  # --device cpu
     r"It is recommended to use `self.log\(.*, sync_dist=True\)`",  # scores are of all ranks already
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning's use of torch
+    r"This process .* is multi-threaded, use of fork\(\)",  # workers read files and touch nothing else
 )
 
 
@@ -78,7 +84,7 @@ class Settings:
     nodes: int = 1  # machines
     strategy: str = "auto"  # Lightning's name of it
     workers: int = 4  # processes that read images which are not held in memory
-    feature_rows: int = 512  # of training and of test images, whose features are kept; 0: none
+    feature_rows: int = 512  # of training and of test images, held in memory, whose features are kept; 0: none
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +165,10 @@ class Training(lightning.LightningModule):
         self.history: list[dict[str, Scores]] = []  # of each epoch, by part
         self._called: list[Callable[[Tensor], Tensor]] = []  # the network or the compiled one; no child of its own
         self._tap: Tap | None = None
+        self._moves = torch.zeros(0, 3, dtype=torch.int32)  # (n, 3) draws of this epoch, by row
+        self._unscored: list[list[tuple[Tensor, Tensor]]] = [[] for _ in PARTS]  # predictions and targets
+        self._fixed: dict[str, Split] = {}  # whose features are kept
+        self.files = Files()
 
     @property
     def epoch(self) -> int:
@@ -174,6 +184,15 @@ class Training(lightning.LightningModule):
     def on_fit_start(self) -> None:
         """Every rank has the data on its own device."""
         self.data = self.data.to(self.device)
+        if self.folder is not None and self.settings.feature_rows and self.global_rank == 0:
+            for part, split in (("train", self.data.train), ("test", self.data.test)):
+                rows = fixed_rows(len(split.images), self.settings.feature_rows)
+                self._fixed[part] = Split(split.images.take(rows).held(), split.targets[rows]).to(self.device)
+
+    def on_fit_end(self) -> None:
+        """Every rank finds all files written."""
+        self.files.close()
+        self.trainer.strategy.barrier()
 
     def teardown(self, stage: str) -> None:
         """Leaves the network as it came."""
@@ -191,31 +210,32 @@ class Training(lightning.LightningModule):
         self._tap.clear()
         return outputs, features
 
-    def augmented(self, images: Tensor, batch_index: int) -> Tensor:
-        """Bytes moved and mirrored at random; the draws depend on seed, epoch, rank and batch only."""
-        generator = torch.Generator(images.device)
-        generator.manual_seed(mixed(self.seed, self.epoch, self.global_rank, batch_index))
-        return random_flips(random_crops(images, self.settings.padding, generator), generator)
+    def augmented(self, images: Tensor, rows: Tensor) -> Tensor:
+        """Bytes moved and mirrored at random; the draws depend on seed, epoch and row only."""
+        return moved(images, self._moves[rows], self.settings.padding)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch."""
         if batch_idx == 0:
             self._begin_epoch()
-        images, targets, weights = self._rows(batch, self.data.train)
-        outputs, features = self(self.augmented(images, batch_idx))
+        images, rows = self._images(batch, self.data.train)
+        targets = self.data.train.targets[rows]
+        weights = None if self.data.train.weights is None else self.data.train.weights[rows]
+        outputs, features = self(self.augmented(images, rows))
         with torch.autocast(outputs.device.type, enabled=False):
             outputs, features = outputs.float(), features.float()
             loss: Tensor = self.method(features, targets, predictions=outputs)
             if not self.method.replaces_task_loss:
                 loss = self.task_loss(outputs, targets, weights) + loss
-        self._each_metric()[0].update(self.method.decode(outputs.detach()), targets)
+        self._score(0, outputs.detach(), targets)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Adds a batch of validation (0) or test images (1) to the scores."""
-        images, targets, _ = self._rows(batch, self.data[1 + dataloader_idx])
+        split = self.data[1 + dataloader_idx]
+        images, rows = self._images(batch, split)
         outputs, _ = self(images)
-        self._each_metric()[1 + dataloader_idx].update(self.method.decode(outputs.float()), targets)
+        self._score(1 + dataloader_idx, outputs.float(), split.targets[rows])
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Tells how far it is."""
@@ -225,32 +245,31 @@ class Training(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Keeps the features of the fixed images."""
-        if self.folder is None or not self.settings.feature_rows or self.global_rank:
+        if self.folder is None:
             return
-        for part, split in (("train", self.data.train), ("test", self.data.test)):
-            features, targets = self._fixed_features(split)
+        for part, split in self._fixed.items():
+            content = on_host((self._features(split.images), split.targets))
             path = self.folder / "features" / f"{part}-{self.epoch + 1:04d}.safetensors"
-            _write_features(path, features, targets)
+            self.files.write(path, partial(_write_features, *content))
 
     def on_train_epoch_end(self) -> None:
         """The scores of the epoch; checkpoints are written after this."""
         scores = {}
-        for part, metric in zip(PARTS, self._each_metric(), strict=True):
-            scores[part] = {name: float(value) for name, value in metric.compute().items()}
+        for number, (part, metric) in enumerate(zip(PARTS, self._each_metric(), strict=True)):
+            self._update(number)
+            scores[part] = _numbers(metric.compute())
             metric.reset()
         self.history.append(scores)
-        self.log_dict({f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()})
+        named = {f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()}
+        for logger in self.trainer.loggers:  # Lightning's own way to them takes a millisecond for each number
+            logger.log_metrics({"epoch": self.epoch, **named}, self.trainer.global_step)
+            logger.save()
         if self.callbacks.on_epoch is not None and self.global_rank == 0:
             self.callbacks.on_epoch(self.epoch, scores)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer; its learning rate is set at the beginning of every epoch."""
-        settings = self.settings
-        options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-        if settings.optimizer == "sgd":
-            options["momentum"] = settings.momentum
-        optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.optimizer](self.network.parameters(), **options)
-        return optimizer
+        return optimizer(self.network, self.settings)
 
     def train_dataloader(self) -> Any:
         """Batches in an order that depends on seed and epoch."""
@@ -262,7 +281,7 @@ class Training(lightning.LightningModule):
             steps = training_steps(count, settings.batch_size, parts=parts, seed=self.seed, epoch=self.epoch)
             return [part for step in steps for part in step[rank::world]]
 
-        return self._loader(self.data.train.images, Batches(own_batches, len(own_batches())))
+        return self._loader(self.data.train.images, own_batches)
 
     def val_dataloader(self) -> list[Any]:
         """All validation images, and all test images."""
@@ -271,7 +290,7 @@ class Training(lightning.LightningModule):
         loaders = []
         for split in self.data[1:]:
             batches = torch.arange(len(split.images))[rank::world].split(size)
-            loaders.append(self._loader(split.images, Batches(partial(list, batches), len(batches))))
+            loaders.append(self._loader(split.images, partial(list, batches)))
         return loaders
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -288,43 +307,71 @@ class Training(lightning.LightningModule):
         epoch = self.epoch
         torch.manual_seed(mixed(self.seed, epoch, self.global_rank))  # dropout
         passed = sum(epoch >= milestone for milestone in self.settings.milestones)
-        for optimizer in self.trainer.optimizers:
-            for group in optimizer.param_groups:
+        for own in self.trainer.optimizers:
+            for group in own.param_groups:
                 group["lr"] = self.settings.learning_rate * 0.1**passed
-        for metric in self._each_metric():
+        draws = torch.Generator().manual_seed(mixed(self.seed, epoch, 0, 1))
+        self._moves = random_moves(len(self.data.train.images), self.settings.padding, draws).to(self.device)
+        for metric, unscored in zip(self._each_metric(), self._unscored, strict=True):
             metric.reset()
+            unscored.clear()
 
     def _each_metric(self) -> list[Metric]:
         return [metric for metric in self.metrics if isinstance(metric, Metric)]
 
-    def _loader(self, images: Images, batches: Batches) -> Any:
+    def _score(self, number: int, outputs: Tensor, targets: Tensor) -> None:
+        """Adds to the scores of a part; not at once, for an update of a metric takes as long as many layers."""
+        unscored = self._unscored[number]
+        unscored.append((self.method.decode(outputs), targets))
+        if len(unscored) * targets.numel() > _UNSCORED:
+            self._update(number)
+
+    def _update(self, number: int) -> None:
+        unscored = self._unscored[number]
+        if unscored:
+            predictions, targets = (torch.cat(each) for each in zip(*unscored, strict=True))
+            self._each_metric()[number].update(predictions, targets)
+            unscored.clear()
+
+    def _loader(self, images: Images, make: Callable[[], list[Tensor]]) -> Any:
+        """Batches of row numbers, on the device, where the images are held; else of images with their row numbers."""
+        length = len(make())
         if images.pixels is not None:
-            return batches
+            return Batches(lambda: _copied(make(), self.device), length)
         workers = self.settings.workers
         return DataLoader(
             images,  # type: ignore[arg-type]  # all that it asks for is there
-            batch_sampler=batches,  # type: ignore[arg-type]
+            batch_sampler=Batches(lambda: [batch.tolist() for batch in make()], length),
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=self.device.type == "cuda",
         )
 
-    def _rows(self, batch: Any, split: Split) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Images, targets and weights of a batch: of its row numbers, or of its images with their row numbers."""
-        images, rows = (split.images.batch(batch), batch) if isinstance(batch, Tensor) else batch
-        weights = None if split.weights is None else split.weights[rows]
-        return images, split.targets[rows], weights
+    def _images(self, batch: Any, split: Split) -> tuple[Tensor, Tensor]:
+        """Images and row numbers of a batch of :meth:`_loader`."""
+        return (split.images.batch(batch), batch) if isinstance(batch, Tensor) else batch
 
     @torch.no_grad()
-    def _fixed_features(self, split: Split) -> tuple[Tensor, Tensor]:
-        rows = fixed_rows(len(split.images), self.settings.feature_rows)
-        size = max(self.settings.batch_size // self.settings.accumulate, 1)
+    def _features(self, images: Images) -> Tensor:
+        """``(n, d)`` of images that are held."""
+        rows = torch.arange(len(images), device=self.device)
         found = []
-        for part in rows.split(size):
-            images = split.images.batch(part).to(self.device)
+        for part in rows.split(max(self.settings.batch_size // self.settings.accumulate, 1)):
             with self.trainer.precision_plugin.forward_context():
-                found.append(self(images)[1])
-        return torch.cat(found), split.targets[rows.to(split.targets.device)]
+                found.append(self(images.batch(part))[1])
+        return torch.cat(found)
+
+
+def optimizer(network: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """The optimizer of all parameters of a network, which are stepped at once, not one by one."""
+    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "sgd":
+        options["momentum"] = settings.momentum
+    parameters = list(network.parameters())
+    if all(parameter.device.type in ("cpu", "cuda") for parameter in parameters):
+        options["fused"] = True
+    made: torch.optim.Optimizer = _OPTIMIZERS[settings.optimizer](parameters, **options)
+    return made
 
 
 def fixed_rows(count: int, most: int) -> Tensor:
@@ -369,19 +416,6 @@ def fit(
         )
     if len(module.data.train.images) < 2 * whole:
         raise ValueError(f"expected at least {2 * whole} images to train on, got {len(module.data.train.images)}")
-    mode = "min" if lower_is_better else "max"
-    always = ModelCheckpoint(  # without a monitor the newest is kept
-        folder, filename=Path(LAST).stem, save_on_train_epoch_end=True, enable_version_counter=False
-    )
-    best = ModelCheckpoint(
-        folder,
-        filename=Path(BEST).stem,
-        monitor=f"validation/{monitor}",
-        mode=mode,
-        save_weights_only=True,
-        save_on_train_epoch_end=True,
-        enable_version_counter=False,
-    )
     last = folder / LAST
     with _quiet(), torch.random.fork_rng(_all_devices(where)):
         trainer = lightning.Trainer(
@@ -392,18 +426,21 @@ def fit(
             strategy=settings.strategy,
             precision=_PRECISIONS[settings.precision if where.type == "cuda" else "float32"][0],
             accumulate_grad_batches=settings.accumulate,
-            callbacks=[best, always],  # the last one knows of the best
-            plugins=[_WholeFiles()],
+            callbacks=[_Checkpoints(folder, monitor, lower_is_better)],
+            plugins=[_WholeFiles(module.files)],
             logger=_loggers(folder),
-            log_every_n_steps=1,  # nothing is logged in a step
+            log_every_n_steps=0,  # nothing is logged in a step
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
             enable_model_summary=False,
             enable_progress_bar=module.callbacks.progress is None and sys.stderr.isatty(),
             default_root_dir=folder,
         )
-        with _interruptible(trainer):
-            trainer.fit(module, ckpt_path=last if last.exists() else None)
+        try:
+            with _interruptible(trainer):
+                trainer.fit(module, ckpt_path=last if last.exists() else None)
+        finally:
+            module.files.close()
     return module.history
 
 
@@ -424,7 +461,7 @@ def scored(
             outputs = network(normalized(images, network.mean, network.std))
         targets = split.targets[rows.to(split.targets.device)].to(where)
         metric.update(method.decode(outputs.float()), targets)
-    return {name: float(value) for name, value in metric.compute().items()}
+    return _numbers(metric.compute())
 
 
 class Checkpoint(NamedTuple):
@@ -445,25 +482,52 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(len(content["history"]), weights, content["facts"])
 
 
+class _Checkpoints(CheckpointCallback):
+    """Keeps the last epoch, and the best one on validation: Lightning's own does more in every step."""
+
+    def __init__(self, folder: Path, monitor: str, lower_is_better: bool) -> None:
+        self.folder = folder
+        self.monitor = monitor
+        self.sign = 1 if lower_is_better else -1
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Has them written, after the scores of the epoch are known."""
+        assert isinstance(pl_module, Training)
+        scores = [self.sign * epoch["validation"][self.monitor] for epoch in pl_module.history]
+        scores = [math.inf if math.isnan(score) else score for score in scores]
+        if scores.index(min(scores)) == len(scores) - 1:
+            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
+        trainer.save_checkpoint(self.folder / LAST)
+
+
 class _WholeFiles(TorchCheckpointIO):
-    """Checkpoints that a stop at any moment leaves whole, the old one or the new."""
+    """Checkpoints as they are at this moment, written a little later."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__()
+        self.files = files
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Writes beside the path, then takes its place."""
-        with runs.replacing(Path(path)) as file:
-            torch.save(checkpoint, file)
+        """Has it written."""
+        self.files.write(Path(path), partial(torch.save, on_host(checkpoint)))
 
 
-def _write_features(path: Path, features: Tensor, targets: Tensor) -> None:
+def _write_features(features: Tensor, targets: Tensor, file: BinaryIO) -> None:
     from safetensors.torch import save
 
     most = torch.finfo(torch.float16).max
-    content = {
-        "features": features.float().clamp(-most, most).half().cpu().contiguous(),
-        "targets": targets.float().cpu().contiguous(),
-    }
-    with runs.replacing(path) as file:
-        file.write(save(content))
+    half = features.float().clamp(-most, most).half()
+    file.write(save({"features": half.contiguous(), "targets": targets.float().contiguous()}))
+
+
+def _copied(batches: Sequence[Tensor], device: torch.device) -> Sequence[Tensor]:
+    """The same on a device, in one copy: each one waits for what the device has to do."""
+    parts: tuple[Tensor, ...] = torch.cat(list(batches)).to(device).split([len(batch) for batch in batches])
+    return parts
+
+
+def _numbers(scores: Mapping[str, Tensor]) -> Scores:
+    return dict(zip(scores, torch.stack([value.double() for value in scores.values()]).tolist(), strict=True))
 
 
 def _lay_out(network: Network, settings: Settings) -> None:
