@@ -318,6 +318,15 @@ def test_version_is_printed():
     assert call("--version").stdout.strip() == ordinal_entropy.__version__
 
 
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK"])
+def test_further_processes_of_one_command_say_nothing_but_what_is_wrong(name, monkeypatch):
+    monkeypatch.setenv(name, "1")
+    assert call("reproduce", "--list").output == ""
+    assert "expected the name of a study" in call("reproduce", status=2).stderr
+    monkeypatch.setenv(name, "0")
+    assert "table1-linear" in call("reproduce", "--list").output
+
+
 def test_doctor_tells_versions_kernels_and_parts():
     said = call("doctor").stdout
     assert all(word in said for word in ("torch", "processor", "fused", "Optional parts", "matplotlib"))

@@ -54,19 +54,31 @@ DeviceOption = Annotated[
 ]
 _PRESET_HELP = "paper: as published. small: for small real sets, where a task has any. quick: minutes on a CPU."
 PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP)]
+_JOBS_HELP = "Runs on images that train side by side on one device, each a process. Operators train all at once anyway."
+JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
 _QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
 _SHOWN = 50  # problems of a dataset, unless all are asked for
 
 
+def _first() -> bool:
+    """Whether this process speaks for all: Lightning starts the command once more for each further device."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
+
+
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, soft_wrap=False, quiet=not _first())
 
 
 def _say(text: str) -> None:
     """To standard error, where progress goes; results go to standard output."""
-    typer.echo(text, err=True)
+    if _first():
+        typer.echo(text, err=True)
+
+
+def _complain(text: str) -> None:
+    typer.echo(f"ordinal-entropy: {text}", err=True)
 
 
 @contextmanager
@@ -85,12 +97,12 @@ def _one_sentence(out: Callable[[], Path | None] = lambda: None) -> Iterator[Non
     except ModuleNotFoundError as error:
         if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):
             raise
-        _say(f"ordinal-entropy: this needs {error.name}: pip install 'ordinal-entropy[train]'")
+        _complain(f"this needs {error.name}: pip install 'ordinal-entropy[train]'")
         raise typer.Exit(2) from None
     except (ValueError, OSError, ImportError) as error:
         if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):  # for whoever takes it for a mistake of ours
             raise
-        _say(f"ordinal-entropy: {' '.join(str(error).split())}")
+        _complain(" ".join(str(error).split()))
         raise typer.Exit(2) from None
 
 
@@ -207,6 +219,7 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="Name the studies, and stop.")] = False,
     keys: KeysOption = False,
     preset: PresetOption = "paper",
+    jobs: JobsOption = 1,
 ) -> None:
     """A table or figure of the paper, beside the paper's numbers.
 
@@ -215,7 +228,7 @@ def reproduce(
 
         ordinal-entropy reproduce table1-linear --set steps=3000 --set seeds=3
 
-    Studies on ages of faces train one run after the other, on a dataset that you have:
+    Studies on ages of faces train one run after the other, or --jobs of them side by side, on a dataset that you have:
 
         ordinal-entropy reproduce table4-age --preset small --set data=datasets/UTKFace
 
@@ -256,7 +269,7 @@ def reproduce(
             count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
             _say(f"{count} {'measurements' if measured else f'runs of {_length(recipe)}'} on {where}, in {place}")
         with _progress(*(("measurements", "measuring") if measured else ())) as progress:
-            summary = studies.run(study, place, settings or [], where, progress, preset)
+            summary = studies.run(study, place, settings or [], where, progress, preset, jobs)
         _print_study(study, summary, place, read_back=done)
         if preset == "quick":
             _console().print(_QUICK)
@@ -330,6 +343,7 @@ def compare(
     device: DeviceOption = "auto",
     engine: Annotated[str, typer.Option("--engine", help="local: this machine.")] = "local",
     keys: KeysOption = False,
+    jobs: JobsOption = 1,
 ) -> None:
     """Does a method help? A paired comparison over seeds, with a verdict.
 
@@ -370,7 +384,9 @@ def compare(
             )
             variants = [grid.Variant(name) for name in names]
             with _progress() as progress:
-                summary = grid.summary_of(task, variants, recipe, numbers, out=place, device=where, progress=progress)
+                summary = grid.summary_of(
+                    task, variants, recipe, numbers, out=place, device=where, progress=progress, jobs=jobs
+                )
             runs.write_json(place / "summary.json", summary)
             summary = runs.read_json(place / "summary.json")
         console = _console()

@@ -84,6 +84,7 @@ def run(
     device: str = "cpu",
     progress: Progress | None = None,
     preset: str = "paper",
+    jobs: int = 1,
 ) -> dict[str, Any]:
     """Carries out a study, or reads back a finished one, and writes ``out/summary.json``.
 
@@ -94,6 +95,7 @@ def run(
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
         preset: of the recipe.
+        jobs: processes that train runs side by side, where the task does not train them as one stack.
 
     Returns:
         The content of summary.json. A figure is drawn beside it where matplotlib is installed.
@@ -117,6 +119,7 @@ def run(
                 device=device,
                 progress=progress,
                 paper=study.paper(keys, variants),
+                jobs=jobs,
             )
             published = study.paper_details(keys, variants)
             found |= {"paper_details": published} if published else {}

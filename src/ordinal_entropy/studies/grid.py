@@ -62,6 +62,7 @@ def summary_of(
     device: str,
     progress: Progress | None = None,
     paper: Mapping[str, Score] | None = None,
+    jobs: int = 1,
 ) -> dict[str, Any]:
     """Trains every variant with every seed and summarises the scores; the first variant is what others are held to.
 
@@ -74,6 +75,7 @@ def summary_of(
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
         paper: scores of the paper by the variants' names.
+        jobs: processes that train runs side by side, where the task does not train them as one stack.
 
     Returns:
         The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",
@@ -89,7 +91,7 @@ def summary_of(
     training = out / "training"
     resumed = training.exists() and any(training.iterdir())
     start = time.perf_counter()
-    scores = about.train(plans, device=device, folder=training, progress=progress, on_metrics=None)
+    scores = about.train(plans, device=device, folder=training, progress=progress, on_metrics=None, jobs=jobs)
     seconds = time.perf_counter() - start
     curves = [
         {"variant": names[k // len(seeds)], "seed": plan.seed, **{key: _short(getattr(score, key)) for key in _CURVES}}

@@ -50,7 +50,7 @@ class Task(NamedTuple):
     lower_is_better: bool
     presets: Mapping[str, Any]  # recipes by name
     fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for
-    train: Callable[..., list[Outcome]]  # (plans, device, folder, progress, on_metrics): goes on from what folder holds
+    train: Callable[..., list[Outcome]]  # (plans, device, folder, progress, on_metrics, jobs): goes on from folder
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name

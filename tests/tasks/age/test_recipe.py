@@ -122,6 +122,28 @@ def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     assert before == after
 
 
+def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path):
+    plans = [Plan(method, seed, tiny(drawn, "epochs=1")) for method in ("baseline", "oe") for seed in (0, 1)]
+    told = []
+    together = train(
+        plans, device="cpu", folder=tmp_path / "a", jobs=2, progress=lambda done, total: told.append((done, total))
+    )
+    alone = train(plans, device="cpu", folder=tmp_path / "b")
+    assert [outcome.test for outcome in together] == [pytest.approx(outcome.test, rel=1e-4) for outcome in alone]
+    assert len({outcome.last for outcome in together}) == 4
+    assert all(done <= total for done, total in told)
+    with pytest.raises(ValueError, match="at least one job, got 0"):
+        train(plans, device="cpu", folder=tmp_path / "a", jobs=0)
+
+
+def test_an_error_of_a_run_side_by_side_is_the_user_s_sentence(drawn, tmp_path):
+    folder = damaged(drawn, tmp_path / "damaged")
+    options = "--preset=quick", "--seeds=2", "--jobs=2", f"--set=data={folder}"
+    answer = call("compare", "age", *options, *as_settings(TINY), status=2)
+    assert "Traceback" not in answer.stderr
+    assert "1 problem in all" in answer.stderr
+
+
 def test_runs_of_one_seed_share_first_weights_and_rows(drawn, tmp_path):
     recipe = tiny(drawn, "epochs=1", "train_rows=40", "strength=0")
     plans = [Plan(method, seed, recipe) for method in ("baseline", "oe") for seed in (0, 1)]

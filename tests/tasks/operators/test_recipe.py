@@ -79,7 +79,7 @@ def test_files_with_too_few_rows_are_refused(tmp_path):
 
 
 def test_jobs_are_paired():
-    jobs = recipe.jobs(replace(TINY, strength=0.5, rescale="none", initial="default"), ["baseline", "ld"], range(5))
+    jobs = recipe.jobs_of(replace(TINY, strength=0.5, rescale="none", initial="default"), ["baseline", "ld"], range(5))
     assert [(job.method, job.seed, job.part) for job in jobs[:5]] == [("baseline", k, k % 3) for k in range(5)]
     assert [(job.seed, job.part) for job in jobs[:5]] == [(job.seed, job.part) for job in jobs[5:]]
     assert {(job.strength, job.rescale, job.initial, job.rows, job.samples) for job in jobs} == {
@@ -90,7 +90,7 @@ def test_jobs_are_paired():
 def test_settings_and_jobs_take_every_key_of_the_recipe_that_they_know():
     """A key that is added to the recipe and forgotten on the way would be silently without effect."""
     changed = replace(TINY, learning_rate=0.5, weight_decay=0.25, dtype="float64", tf32=True, bins=7, decode="left")
-    (job,) = recipe.jobs(changed, ["ld"], [0])
+    (job,) = recipe.jobs_of(changed, ["ld"], [0])
     for made in (job, recipe.settings(changed)):
         for field in fields(made):
             if hasattr(changed, field.name):

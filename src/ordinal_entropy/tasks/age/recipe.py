@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -234,8 +235,9 @@ def train(
     folder: Path | None = None,
     progress: Progress | None = None,
     on_metrics: Callable[..., None] | None = None,
+    jobs: int = 1,
 ) -> list[Outcome]:
-    """Trains one run after the other, each in a folder of its own inside the given one.
+    """Trains runs one after the other or side by side, each in a folder of its own inside the given one.
 
     A run that is finished there is not trained again, one that was stopped goes on.
 
@@ -243,8 +245,9 @@ def train(
         plans: the runs; methods, seeds and all keys may differ.
         device: "cpu", "cuda", ...
         folder: of all the runs together; needed.
-        progress: is told how many batches are done, and how many there are in all runs.
-        on_metrics: is told the epochs done and the scores of one run, as a list of one.
+        progress: is told how many batches are done, and how many there are in all runs that were not finished.
+        on_metrics: is told the epochs done and the scores of one run, as a list of one; with one job only.
+        jobs: so many processes train side by side on the device.
 
     Returns:
         Outcomes in the order of the plans; their steps are epochs.
@@ -253,27 +256,46 @@ def train(
         raise ValueError("expected at least one run, got none")
     if folder is None:
         raise ValueError("expected a folder for the checkpoints of the runs, got none")
-    outcomes = []
+    if jobs < 1:
+        raise ValueError(f"expected at least one job, got {jobs}")
+    all_runs = [(plan, folder / name) for plan, name in zip(plans, run_names(plans), strict=True)]
+    to_train = [(plan, place) for plan, place in all_runs if _run(plan, place).result() is None]
+    if jobs > 1 and len(to_train) > 1:
+        from ordinal_entropy.vision.side_by_side import side_by_side
+
+        side_by_side(partial(_train_share, device=device), to_train, jobs, progress)
+    else:
+        _train_share(to_train, progress, device=device, on_metrics=on_metrics)
+    results = [_run(plan, place).result() or {} for plan, place in all_runs]
+    return [_outcome(result["history"], result["features"]) for result in results]
+
+
+def _run(plan: Plan, place: Path) -> runs.Run:
+    return runs.create(place, {"task": "age", **described(plan.recipe)}, plan.method, plan.seed)
+
+
+def _train_share(
+    share: Sequence[tuple[Plan, Path]],
+    progress: Progress | None,
+    *,
+    device: str,
+    on_metrics: Callable[..., None] | None = None,
+) -> None:
+    """Trains runs one after the other, each in its folder."""
     found: dict[tuple[Any, ...], _Faces] = {}
-    for number, (plan, name) in enumerate(zip(plans, run_names(plans), strict=True)):
-        run = runs.create(folder / name, {"task": "age", **described(plan.recipe)}, plan.method, plan.seed)
-        result = run.result()
-        if result is None:
-            key = _data_key(plan.recipe)
-            if key not in found:
-                found.clear()  # one at a time in memory
-                found[key] = _on_device(faces(plan.recipe), device)
+    for number, (plan, place) in enumerate(share):
+        run, key = _run(plan, place), _data_key(plan.recipe)
+        if key not in found:
+            found.clear()  # one at a time in memory
+            found[key] = _on_device(faces(plan.recipe), device)
 
-            def in_all(done: int, total: int, number: int = number) -> None:
-                if progress is not None:  # runs of equal length, the usual case
-                    progress(number * total + done, len(plans) * total)
+        def in_all(done: int, total: int, number: int = number) -> None:
+            if progress is not None:  # runs of equal length, the usual case
+                progress(number * total + done, len(share) * total)
 
-            history = _trained(plan, found[key], run, device, in_all if progress is not None else None, on_metrics)
-            features = _feature_scores(run.path, history)
-            run.finish({"history": history, "left_out": found[key].left_out, "features": features})
-            result = run.result() or {}
-        outcomes.append(_outcome(result["history"], result["features"]))
-    return outcomes
+        history = _trained(plan, found[key], run, device, in_all if progress is not None else None, on_metrics)
+        features = _feature_scores(run.path, history)
+        run.finish({"history": history, "left_out": found[key].left_out, "features": features})
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:

@@ -117,7 +117,7 @@ def split(recipe: Operators) -> Split:
     return Split(rows, validation, test)
 
 
-def jobs(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
+def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     """One job per method and seed; seed k trains on part k modulo ``parts``, whatever the method: runs are paired."""
     return [
         Job(
@@ -157,8 +157,11 @@ def train_stacked(
     folder: Path | None = None,
     progress: Progress | None = None,
     on_metrics: Callable[..., None] | None = None,
+    jobs: int = 1,
 ) -> list[Outcome]:
     """Trains all runs as one stack; they may differ in method, seed and the recipe's keys of the method.
+
+    ``jobs`` has no part in it: the stack is one process.
 
     Returns:
         Outcomes in the order of the plans.
@@ -170,7 +173,7 @@ def train_stacked(
         own = {name: getattr(plan.recipe, name) for name in _OF_A_RUN}
         if replace(shared, **own) != plan.recipe:
             raise ValueError(f"expected runs of a stack to differ in {', '.join(_OF_A_RUN)} only, got {plan.recipe}")
-    stack = [job for plan in plans for job in jobs(plan.recipe, [plan.method], [plan.seed])]
+    stack = [job for plan in plans for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
     histories = train.train(
         stack,
         split(shared),
@@ -189,7 +192,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     Returns:
         "step", and the mean squared error on "train", "validation" and "test" rows.
     """
-    (job,) = jobs(plan.recipe, [plan.method], [plan.seed])
+    (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=folder)
     return {"step": step, **scores[0]._asdict()}
 

@@ -1,0 +1,88 @@
+"""Work shared out among processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from ordinal_entropy.vision.side_by_side import side_by_side
+
+
+def write_names(share, progress, folder):
+    """A file for each item, in its process."""
+    for number, item in enumerate(share):
+        (folder / item).write_text(str(os.getpid()))
+        progress(number + 1, len(share))
+
+
+def refuse(share, progress):
+    progress(1, 2)
+    if "b" in share:
+        raise ValueError("expected anything but b, got b")
+    time.sleep(600)
+
+
+def die(share, progress):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_the_interrupt(share, progress, folder):
+    (folder / f"begun-{share[0]}").touch()
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        (folder / f"saved-{share[0]}").touch()
+        raise
+
+
+def test_every_item_is_done_in_one_of_so_many_processes(tmp_path):
+    told = []
+    side_by_side(partial(write_names, folder=tmp_path), list("abcde"), 2, lambda *both: told.append(both))
+    processes = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(processes) == set("abcde")
+    assert len(set(processes.values())) == 2
+    assert str(os.getpid()) not in processes.values()
+    assert all(done <= total == 5 for done, total in told)
+
+
+def test_more_jobs_than_items_are_not_started(tmp_path):
+    side_by_side(partial(write_names, folder=tmp_path), ["a"], 8)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_first_error_stops_all_and_is_raised():
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="expected anything but b, got b"):
+        side_by_side(refuse, ["a", "b"], 2)
+    assert time.monotonic() - start < 120
+
+
+def test_a_process_that_dies_is_an_error():
+    with pytest.raises(RuntimeError, match="status -9"):
+        side_by_side(die, ["a"], 1)
+
+
+def test_an_interrupt_reaches_all_and_waits_for_them(tmp_path):
+    script = (
+        "import sys; from functools import partial; from pathlib import Path\n"
+        f"sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
+        "from test_side_by_side import side_by_side, wait_for_the_interrupt\n"
+        f"side_by_side(partial(wait_for_the_interrupt, folder=Path({str(tmp_path)!r})), ['a', 'b'], 2)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    begun = [tmp_path / "begun-a", tmp_path / "begun-b"]
+    deadline = time.monotonic() + 100
+    while not all(path.exists() for path in begun) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in errors
+    assert (tmp_path / "saved-a").exists()
+    assert (tmp_path / "saved-b").exists()
