@@ -135,6 +135,27 @@ def test_collapsed_points_keep_their_distances(spread, clusters):
         assert (found_gradient - exact_gradient).norm() / exact_gradient.norm() < 1e-4
 
 
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize("copies", [2, 40, 200])
+def test_few_close_pairs_among_others(copies, project):
+    """Neighbours of some rows, within tiles and across them; one is a copy, one has no weight."""
+    generator = torch.Generator().manual_seed(0)
+    points, values = torch.randn(1, 900, 24, generator=generator), torch.rand(1, 900, 1, generator=generator)
+    noise = 0.04 * torch.randn(copies, 24, generator=generator) * 0.1 ** (torch.arange(copies) % 5)[:, None]
+    points[0, 900 - copies :] = points[0, 4 * torch.arange(copies)] + noise
+    points[0, 899] = points[0, 0]
+    values[0, 899 - copies // 2] = values[0, 4 * (copies - copies // 2 - 1)]
+    amount = torch.ones(1, 900)
+    x, y = points.clone().requires_grad_(), points.double().requires_grad_()
+    rows = y / y.norm(dim=-1, keepdim=True) if project else y
+    expected = reference.pair_sums(rows, values.double(), amount.double(), None, 1.0, "l2")
+    found = blocked.pair_sums(x, values, amount, None, 1.0, "l2", project)
+    (found + expected).sum().backward()
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
+    own = (x.grad.double() - y.grad).norm(dim=-1) / y.grad.norm(dim=-1)  # of each row
+    assert own.max() < 1e-4
+
+
 @pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4])
 def test_collapsed_features_are_as_exact_as_their_float32_allows(spread):
     """The whole loss on features near one direction: normalising them in float32 costs about eps / spread."""

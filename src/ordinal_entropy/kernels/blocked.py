@@ -2,9 +2,9 @@
 
 The loss is a scalar, so its gradient can be finished while the distances are at hand: three matrix products a tile,
 nothing kept but one gradient in the shape of the points. The points are centered first, because the product form
-``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times ``|x|^2 + |y|^2``. On a CPU, a float32 tile
-that holds a squared distance below 2**-10 of that is done again in float64, so that no distance is off by more than
-1e-4 of itself.
+``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times ``|x|^2 + |y|^2``. On a CPU, float32 pairs
+with a squared distance below 2**-10 of that are done again in float64 (of a tile that has many, all), so that no
+distance is off by more than 1e-4 of itself.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,8 @@ from ordinal_entropy.kernels.weights import Function, weight_block
 _SIZE = {"cpu": 640}  # large enough for the matrix products, small enough for the cache (1.6 MiB of float32)
 _DEVICE_SIZE = 2048
 _CLOSE = 2.0**-10
+_CROWD = 64  # of so many pairs of a tile one is close: all are done again
+_AT_ONCE = 2**18  # numbers of the differences of close pairs
 
 
 def tiles(m: int, size: int) -> Iterator[tuple[slice, slice]]:
@@ -94,18 +96,21 @@ def sums_and_gradient(
             if same:  # a point does not pair with itself
                 weights.fill_diagonal_(0)
                 squares.fill_diagonal_(torch.inf)
-            if (
-                refine
-                and distance == "l2"
-                and float(squares.amin()) <= close
-                and bool((squares <= _CLOSE * (sizes[i, None] + sizes[j])).any())
-            ):
-                total, left, right = _exact_tile(points[k, i], points[k, j], weights, project, same)
-                sums[k] += total
-                if with_gradient:
-                    gradient[k, i] += left
-                    gradient[k, j] += right
-                continue
+            if refine and distance == "l2" and float(squares.amin()) <= close:
+                r, c = (squares <= close).nonzero(as_tuple=True)
+                near = (squares[r, c] <= _CLOSE * (sizes[i][r] + sizes[j][c])) & (weights[r, c] != 0)
+                if int(near.sum()) * _CROWD > squares.numel():
+                    total, left, right = _exact_tile(points[k, i], points[k, j], weights, project, same)
+                    sums[k] += total
+                    if with_gradient:
+                        gradient[k, i] += left
+                        gradient[k, j] += right
+                    continue
+                squares[r, c] = squares[r, c].clamp_min(torch.finfo(squares.dtype).tiny)  # a root for all
+                r, c = r[near], c[near]
+                by_rows = (gradient[k, i], gradient[k, j]) if with_gradient else None
+                sums[k] += _exact_pairs(points[k, i], points[k, j], weights[r, c], r, c, project, same, by_rows)
+                weights[r, c] = 0
             if same:
                 squares.fill_diagonal_(1)
             if distance == "cosine":  # 1 - cos; a half more for each zero row
@@ -154,6 +159,35 @@ def _exact_tile(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool
     if same:
         return total / 2, left, torch.zeros_like(left)
     return total, left, torch.addmm(v * pulls.sum(0)[:, None], pulls.T, u, alpha=-1)
+
+
+def _exact_pairs(
+    x: Tensor,
+    y: Tensor,
+    weights: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    project: bool,
+    same: bool,
+    gradients: tuple[Tensor, Tensor] | None,
+) -> Tensor:
+    """The same for some pairs alone, ``(p,)`` rows of ``x`` with as many of ``y``; adds to the gradients."""
+    total = torch.zeros((), dtype=torch.float64)
+    some = max(1, _AT_ONCE // x.shape[1])
+    for w, i, j in zip(weights.split(some), rows.split(some), columns.split(some), strict=True):
+        u, v = (unit_rows(z.double()) if project else z.double() for z in (x[i], y[j]))
+        sizes = u.square().sum(1) + v.square().sum(1)
+        apart = u.sub_(v)
+        squares = apart.square().sum(1)
+        there = squares > 4 * torch.finfo(torch.float64).eps * sizes
+        pulls = torch.where(there, w / torch.where(there, squares, 1).sqrt_(), 0)
+        total += torch.dot(pulls, squares)
+        if gradients is not None:
+            by_rows = apart.mul_(pulls[:, None]).to(x.dtype)
+            gradients[0].index_add_(0, i, by_rows)
+            if not same:  # a tile of the same rows has each pair twice
+                gradients[1].index_add_(0, j, by_rows, alpha=-1)
+    return total / 2 if same else total
 
 
 def _plain(
