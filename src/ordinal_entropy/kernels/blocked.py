@@ -97,16 +97,19 @@ def sums_and_gradient(
                 weights.fill_diagonal_(0)
                 squares.fill_diagonal_(torch.inf)
             if refine and distance == "l2" and float(squares.amin()) <= close:
-                r, c = (squares <= close).nonzero(as_tuple=True)
-                near = (squares[r, c] <= _CLOSE * (sizes[i][r] + sizes[j][c])) & (weights[r, c] != 0)
-                if int(near.sum()) * _CROWD > squares.numel():
+                maybe = squares <= close
+                if int(maybe.sum()) * _CROWD > maybe.numel():
+                    maybe &= (squares <= _CLOSE * (sizes[i, None] + sizes[j])).logical_and_(weights != 0)
+                if int(maybe.sum()) * _CROWD > maybe.numel():
                     total, left, right = _exact_tile(points[k, i], points[k, j], weights, project, same)
                     sums[k] += total
                     if with_gradient:
                         gradient[k, i] += left
                         gradient[k, j] += right
                     continue
-                squares[r, c] = squares[r, c].clamp_min(torch.finfo(squares.dtype).tiny)  # a root for all
+                squares.clamp_min_(torch.finfo(squares.dtype).tiny)  # also of pairs without a weight
+                r, c = maybe.nonzero(as_tuple=True)
+                near = (squares[r, c] <= _CLOSE * (sizes[i][r] + sizes[j][c])) & (weights[r, c] != 0)
                 r, c = r[near], c[near]
                 by_rows = (gradient[k, i], gradient[k, j]) if with_gradient else None
                 sums[k] += _exact_pairs(points[k, i], points[k, j], weights[r, c], r, c, project, same, by_rows)
