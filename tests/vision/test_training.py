@@ -193,6 +193,7 @@ def two_processes(method: str, folder: Path) -> None:
     module.files.write = told
     run(module, folder)
     print(f"found {len(list((folder / 'features').iterdir()))}", flush=True)
+    module.trainer.strategy.barrier()  # the first process takes the others with it when it ends
 
 
 @pytest.mark.slow
