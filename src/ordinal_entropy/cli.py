@@ -537,7 +537,9 @@ DataTask = Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.joi
 @data_app.command("check")
 def data_check(
     task: DataTask,
-    root: Annotated[Path, typer.Argument(metavar="ROOT", help="The folder with the list of its files, a csv.")],
+    root: Annotated[
+        Path, typer.Argument(metavar="ROOT", help="The folder of the dataset, as its page in docs/ shows it.")
+    ],
     all_: Annotated[bool, typer.Option("--all", help=f"Name every problem, not the first {_SHOWN} only.")] = False,
 ) -> None:
     """Reads every file of a dataset and names what is missing or damaged, and why.
@@ -578,7 +580,7 @@ def data_make(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; it must be empty, or not there yet.")],
     seed: Annotated[int, typer.Option("--seed", help="The same seed, the same set.")] = 0,
     count: Annotated[
-        int | None, typer.Option("--count", help="How many images.  [default: some thousand]", show_default=False)
+        int | None, typer.Option("--count", help="How many images.  [default: some that are quick]", show_default=False)
     ] = None,
 ) -> None:
     """Writes a small generated set in the layout of the real one, good enough to learn from.

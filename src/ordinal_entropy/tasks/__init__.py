@@ -16,7 +16,11 @@ _WHERE = {
     "nonlinear-paths": "ordinal_entropy.tasks.operators.recipe",
     "age": "ordinal_entropy.tasks.age.recipe",
 }
-_DATA = {"age": "ordinal_entropy.tasks.age"}  # packages with a module ``data`` and a module ``generated``
+_DATA = {  # packages with a module ``data`` and a module ``generated``
+    "age": "ordinal_entropy.tasks.age",
+    "crowd": "ordinal_entropy.tasks.crowd",
+    "depth": "ordinal_entropy.tasks.depth",
+}
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -91,7 +95,7 @@ def data_names() -> list[str]:
 
     Example:
         >>> data_names()
-        ['age']
+        ['age', 'crowd', 'depth']
     """
     return list(_DATA)
 

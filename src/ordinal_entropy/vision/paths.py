@@ -3,7 +3,10 @@
 import ntpath
 import os
 import posixpath
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+SPLITS = ("train", "val", "test")
 
 
 class Problem(NamedTuple):
@@ -51,3 +54,41 @@ def shown(text: str, most: int = 200) -> str:
     """
     cut = text if len(text) <= most else text[:most] + "..."
     return cut if cut.isprintable() else ascii(cut)[1:-1]
+
+
+class OfASplit(Protocol):
+    """A record of a dataset."""
+
+    @property
+    def split(self) -> str:
+        """One of ``SPLITS``."""
+
+
+def refuse(found: Sequence[OfASplit], problems: Sequence[Problem], *, skip_bad: bool = False) -> None:
+    """A ValueError with the first problem and the count, if there are any.
+
+    Args:
+        found: the records that are left to be used.
+        problems: what is wrong with others.
+        skip_bad: problems are let pass as long as every split has a record.
+
+    Example:
+        >>> class Face(NamedTuple):
+        ...     split: str
+        >>> faces = [Face(split) for split in SPLITS]
+        >>> refuse(faces, [Problem("1.jpg", "missing")], skip_bad=True)
+        >>> refuse(faces, [Problem("1.jpg", "missing")])
+        Traceback (most recent call last):
+        ValueError: expected a dataset without faults, got 1.jpg: missing (1 problem in all; ordinal-entropy data
+        check names each, skip_bad=true leaves the files out)
+    """
+    if problems and not skip_bad:
+        count = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
+        raise ValueError(
+            f"expected a dataset without faults, got {problems[0].file}: {problems[0].reason} ({count} in all; "
+            "ordinal-entropy data check names each, skip_bad=true leaves the files out)"
+        )
+    empty = [split for split in SPLITS if not any(record.split == split for record in found)]
+    if empty:
+        first = f"; the first of {len(problems):,} problems: {': '.join(problems[0])}" if problems else ""
+        raise ValueError(f"expected images in every split, got none in {', '.join(empty)}{first}")

@@ -159,19 +159,6 @@ def test_a_missing_dataset_says_where_to_get_it(tmp_path):
         assert "<id>_<name>_<age>_<m|f>.jpg" in said and "data make age DIR" in said
 
 
-def test_refuse_tells_the_first_and_the_count():
-    faces = [Record(Path("0.jpg"), 1.0, split) for split in ("train", "val", "test")]
-    problems = [Problem("a.jpg", "missing"), Problem("b.jpg", "empty")]
-    data.refuse(faces, [])
-    data.refuse(faces, problems, skip_bad=True)
-    with pytest.raises(ValueError, match=r"got a.jpg: missing \(2 problems in all"):
-        data.refuse(faces, problems)
-    with pytest.raises(ValueError, match=r"got none in val, test; the first of 2 problems: a.jpg: missing$"):
-        data.refuse(faces[:1], problems, skip_bad=True)
-    with pytest.raises(ValueError, match=r"got none in train, val, test$"):
-        data.refuse([], [])
-
-
 @given(st.lists(st.floats(0, 20), max_size=300), st.integers(0, 5), st.integers(1, 8))
 def test_the_split_is_as_the_benchmark_says(ages, seed, at_most):
     split = data.balanced_split(ages, seed, at_most=at_most)

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ordinal_entropy.vision import images
-from ordinal_entropy.vision.paths import Problem, fault, shown
+from ordinal_entropy.vision.paths import SPLITS, Problem, fault, shown
 
 CSVS = ("agedb.csv", "imdb_wiki.csv", "utkface.csv")
 COLUMNS = ("age", "path", "split")
-SPLITS = ("train", "val", "test")
 MAX_AGE = 200
 SEED = 666  # of the split, as the benchmark has it
 
@@ -89,34 +88,6 @@ def check(root: str | os.PathLike[str], progress: Callable[[int, int], None] | N
     return problems + images.unreadable(
         [record.path for record in found], root if root.is_dir() else root.parent, progress=progress
     )
-
-
-def refuse(found: Sequence[Record], problems: Sequence[Problem], *, skip_bad: bool = False) -> None:
-    """A ValueError with the first problem and the count, if there are any.
-
-    Args:
-        found: the records that are left to be used.
-        problems: what is wrong with others.
-        skip_bad: problems are let pass as long as every split has a face.
-
-    Example:
-        >>> faces = [Record(Path("0.jpg"), 35.0, split) for split in SPLITS]
-        >>> refuse(faces, [Problem("1.jpg", "missing")], skip_bad=True)
-        >>> refuse(faces, [Problem("1.jpg", "missing")])
-        Traceback (most recent call last):
-        ValueError: expected a dataset without faults, got 1.jpg: missing (1 problem in all; ordinal-entropy data
-        check names each, skip_bad=true leaves the files out)
-    """
-    if problems and not skip_bad:
-        count = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
-        raise ValueError(
-            f"expected a dataset without faults, got {problems[0].file}: {problems[0].reason} ({count} in all; "
-            "ordinal-entropy data check names each, skip_bad=true leaves the files out)"
-        )
-    empty = [split for split in SPLITS if not any(record.split == split for record in found)]
-    if empty:
-        first = f"; the first of {len(problems):,} problems: {': '.join(problems[0])}" if problems else ""
-        raise ValueError(f"expected faces in every split, got none in {', '.join(empty)}{first}")
 
 
 def balanced_split(ages: Sequence[float], seed: int = SEED, *, at_most: int = 30) -> list[str]:

@@ -25,6 +25,7 @@ from ordinal_entropy.tasks import Outcome, Plan, Progress, Task
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
+from ordinal_entropy.vision.paths import SPLITS, refuse
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.vision.sets import Images
@@ -174,18 +175,18 @@ def faces(recipe: Age) -> _Faces:
 
     root = root_of(recipe)
     records, problems = data.records(root)
-    data.refuse(records, problems, skip_bad=recipe.skip_bad)
+    refuse(records, problems, skip_bad=recipe.skip_bad)
     hold = len(records) * 3 * recipe.image_size**2 <= recipe.memory * _GIGA
     folder = root if root.is_dir() else root.parent
     everything, kept, damaged = sets.load([record.path for record in records], folder, recipe.image_size, hold=hold)
     usable = [records[place] for place in kept]
     problems = [*problems, *damaged]
-    data.refuse(usable, problems, skip_bad=recipe.skip_bad)
+    refuse(usable, problems, skip_bad=recipe.skip_bad)
     if problems:
         files = f"{len(problems):,} file{'s' if len(problems) > 1 else ''} of {root}"
         _LOG.warning("%s left out, the first %s: %s", files, *problems[0])
     images, ages = {}, {}
-    for split in data.SPLITS:
+    for split in SPLITS:
         rows = torch.tensor([place for place, record in enumerate(usable) if record.split == split])
         images[split] = everything.take(rows)
         ages[split] = torch.tensor([record.age for record in usable if record.split == split])[:, None]
