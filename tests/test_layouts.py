@@ -144,3 +144,34 @@ def test_empty_batches_of_every_layout(shape):
 def test_shapes_that_do_not_fit(features, targets, keywords, message):
     with pytest.raises(ValueError, match=message):
         ordinal_entropy(torch.rand(features), torch.rand(targets), **keywords)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("last", [True, False])
+def test_picked_rows_have_the_gradient_of_slices(last, dtype):
+    """Values, gradient and its layout in memory; what the gradient's own gradient is; under vmap."""
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(2, 3, 8, 12, generator=generator, dtype=torch.float64).to(dtype)
+    maps = maps.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    targets = torch.rand(2, 8, 12, generator=generator)
+
+    def by_slices(x):
+        picked = x.permute(0, 2, 3, 1)[:, ::4, ::4].flatten(1, 2)
+        return ordinal_entropy(picked, targets[:, ::4, ::4].flatten(1), per="image")
+
+    def by_stride(x):
+        return ordinal_entropy(x, targets, stride=4, per="image")
+
+    x, y = maps.clone().requires_grad_(), maps.clone().requires_grad_()
+    assert by_stride(x).item() == by_slices(y).item()
+    (found,) = torch.autograd.grad(by_stride(x), x, create_graph=dtype == torch.float64)
+    (expected,) = torch.autograd.grad(by_slices(y), y, create_graph=dtype == torch.float64)
+    assert torch.equal(found, expected)
+    assert found.stride() == maps.stride()
+    if dtype == torch.float64:
+        seconds = (torch.autograd.grad(first.square().sum(), of)[0] for first, of in ((found, x), (expected, y)))
+        torch.testing.assert_close(*seconds)
+        assert torch.autograd.gradcheck(by_stride, x)
+        stack = torch.stack([maps, 2 * maps + 1])
+        both = torch.func.vmap(torch.func.grad(by_stride))(stack)
+        torch.testing.assert_close(both, torch.stack([torch.func.grad(by_stride)(one) for one in stack]))

@@ -1,6 +1,6 @@
 """Rows out of any layout: what features, targets and mask look like before any maths."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -81,8 +81,13 @@ def rows(
         if min(h, w) < stride:
             raise ValueError(f"expected a stride of at most {min(h, w)} for maps of {h} x {w}, got {stride}")
         grid = (h // stride, w // stride)
-        features = _nearest(features, grid).permute(0, 2, 3, 1)  # (b, h, w, c)
-        features = features.to(dtype, memory_format=torch.contiguous_format).reshape(b, grid[0] * grid[1], c)
+        divided = stride > 1 and h % grid[0] == 0 and w % grid[1] == 0
+        if divided and not torch.compiler.is_compiling():  # a compiler joins the steps by itself
+            features = _Picked.apply(features, h // grid[0], w // grid[1], dtype)  # (b, *grid, c)
+        else:
+            features = _nearest(features, grid).permute(0, 2, 3, 1)
+            features = features.to(dtype, memory_format=torch.contiguous_format)
+        features = features.reshape(b, grid[0] * grid[1], c)
     elif features.dtype != dtype:  # half precision
         features = features.to(dtype)
     lead = features.shape[:-1]  # (n,) or (b, n)
@@ -148,16 +153,45 @@ def rows(
     )
 
 
+class _Picked(torch.autograd.Function):
+    """Every so manieth row and column of maps ``(b, c, h, w)``, as ``(b, h', w', c)`` of a type.
+
+    That is two slices and a copy, whose gradients torch would spread over the map in three steps. Here it is one.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(maps: Tensor, down: int, across: int, dtype: torch.dtype) -> Tensor:
+        """Always new memory."""
+        picked = maps.permute(0, 2, 3, 1)[:, ::down, ::across]
+        return picked.to(dtype, memory_format=torch.contiguous_format, copy=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """What the way back needs of the maps."""
+        maps, ctx.down, ctx.across, _ = inputs
+        ctx.shape, ctx.dtype, ctx.last = maps.shape, maps.dtype, maps.stride(1) == 1
+
+    @staticmethod
+    def backward(ctx: Any, by_picked: Tensor) -> tuple[Tensor, None, None, None]:
+        """Zeros with the gradient in between, laid out in memory as the maps are."""
+        b, c, h, w = ctx.shape
+        if ctx.last:
+            spread = by_picked.new_zeros(b, h, w, c, dtype=ctx.dtype)
+            spread[:, :: ctx.down, :: ctx.across] = by_picked
+            return spread.permute(0, 3, 1, 2), None, None, None
+        spread = by_picked.new_zeros(b, c, h, w, dtype=ctx.dtype)
+        spread[:, :, :: ctx.down, :: ctx.across] = by_picked.permute(0, 3, 1, 2)
+        return spread, None, None, None
+
+
 def _nearest(maps: Tensor, grid: tuple[int, int]) -> Tensor:
     """Maps ``(b, c, h, w)`` at the nearest places of a grid; a view where the sizes divide."""
     h, w = maps.shape[2:]
     if (h, w) == grid:
         return maps
     if h % grid[0] == 0 and w % grid[1] == 0:
-        down, across = h // grid[0], w // grid[1]
-        # the gradient of a slice has the dimensions in memory as the slice has them: so sliced as the maps lie there
-        if maps.stride(1) == 1:
-            return maps.permute(0, 2, 3, 1)[:, ::down, ::across].permute(0, 3, 1, 2)
-        return maps[:, :, ::down, ::across]
+        return maps[:, :, :: h // grid[0], :: w // grid[1]]
     numbers = maps.float() if maps.dtype == torch.bool else maps
     return F.interpolate(numbers, size=grid, mode="nearest").to(maps.dtype)
