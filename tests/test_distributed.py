@@ -1,19 +1,13 @@
 """Real processes against one process on the joined batch: the loss on every rank, the gradient after averaging."""
 
-import gc
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ordinal_entropy import OrdinalEntropy
 from ordinal_entropy.functional import ordinal_entropy
+from processes import run
 
 # rows of each rank: equal, uneven, one rank without any
 BATCHES = {2: [(6, 6), (7, 3), (5, 0)], 3: [(4, 4, 4), (1, 8, 3)]}
@@ -47,22 +41,6 @@ def one_process(sizes, options):
     loss = ordinal_entropy(net(x), y, mask, **options)
     loss.backward()
     return loss.detach(), parameters(net)
-
-
-def start(rank, world, store, job, results):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    torch.save(job(rank, world), Path(results) / f"{rank}.pt")
-    gc.collect()  # DDP's threads end before their process group does
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def run(job, world):
-    """What ``job(rank, world)`` returns on each of ``world`` processes."""
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(start, args=(world, os.path.join(folder, "store"), job, folder), nprocs=world)
-        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(world)]
 
 
 def joined_loss_and_gradient(rank, world):

@@ -143,13 +143,6 @@ def test_padding_is_of_zeros_below_and_beside(small):
         assert torch.equal(small(x), small(F.pad(x, (0, 5, 0, 3))))
 
 
-def test_images_do_not_know_of_each_other(small):
-    x = images(2, 40, 48)
-    with torch.no_grad():
-        together, alone = small(x), torch.cat([small(x[:1]), small(x[1:])])
-    torch.testing.assert_close(together, alone)
-
-
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_gradients_reach_every_parameter(batch_norm):
     torch.manual_seed(0)
@@ -158,32 +151,6 @@ def test_gradients_reach_every_parameter(batch_norm):
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
-
-
-def test_the_state_moves_to_another_model(small):
-    torch.manual_seed(1)
-    other = csrnet.create("test_resnet").eval()
-    other.load_state_dict(small.state_dict())
-    with torch.no_grad():
-        assert torch.equal(other(images()), small(images()))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_and_channels_last(small, dtype):
-    x = images(2, 48, 40)
-    with torch.no_grad(), oe.capture(small, small.feature_layer) as tap:
-        expected = small(x)
-        with torch.autocast("cpu", dtype):
-            result = small(x.to(memory_format=torch.channels_last))
-    assert (result.dtype, tap.features.dtype) == (torch.float32, dtype)
-    torch.testing.assert_close(result, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()))
-
-
-def test_it_compiles_as_one_graph(small):
-    torch._dynamo.reset()
-    with torch.no_grad():
-        compiled = torch.compile(small, backend="eager", fullgraph=True)
-        torch.testing.assert_close(compiled(images(1, 40, 41)), small(images(1, 40, 41)))
 
 
 def test_what_is_refused(tmp_path):

@@ -103,21 +103,6 @@ def test_padding_is_of_zeros_below_and_beside(small):
     torch.testing.assert_close(inner[..., :-1, :-1], whole[..., :60, :82])
 
 
-def test_images_do_not_know_of_each_other(small):
-    x = images(2, 40, 48)
-    with torch.no_grad():
-        torch.testing.assert_close(small(x), torch.cat([small(x[:1]), small(x[1:])]))
-
-
-def test_gradients_reach_every_parameter(small):
-    small.zero_grad()
-    small.train()(images(2, 48, 48)).square().sum().backward()
-    small.eval()
-    for name, parameter in small.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().max() > 0, name
-
-
 def test_the_regularizer_sees_the_features_of_each_image(small):
     with oe.capture(small, small.feature_layer) as tap:
         small(images(2, 48, 64))
@@ -127,14 +112,6 @@ def test_the_regularizer_sees_the_features_of_each_image(small):
     loss.backward()
     assert small.levels["2"].convolutions[0].weight.grad.abs().max() > 0
     assert small.head.weight.grad is None
-
-
-def test_the_state_moves_to_another_model(small):
-    torch.manual_seed(1)
-    other = decoder.create("test_resnet", width=16).eval()
-    other.load_state_dict(small.state_dict())
-    with torch.no_grad():
-        assert torch.equal(other(images()), small(images()))
 
 
 def test_weights_of_a_file_fill_the_encoder(tmp_path):
@@ -162,24 +139,6 @@ def test_the_weights_of_the_wheel_fill_the_encoder():
         for one, other in zip(model.encoder(images()), expected, strict=True):
             torch.testing.assert_close(one, other)
     assert model.mean == model.std == (0.5, 0.5, 0.5)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_and_channels_last(small, dtype):
-    x = images(2, 48, 40)
-    with torch.no_grad(), oe.capture(small, small.feature_layer) as tap:
-        expected = small(x)
-        with torch.autocast("cpu", dtype):
-            result = small(x.to(memory_format=torch.channels_last))
-    assert (result.dtype, tap.features.dtype) == (torch.float32, dtype)
-    torch.testing.assert_close(result, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()))
-
-
-def test_it_compiles_as_one_graph(small):
-    torch._dynamo.reset()
-    with torch.no_grad():
-        compiled = torch.compile(small, backend="eager", fullgraph=True)
-        torch.testing.assert_close(compiled(images(1, 40, 41)), small(images(1, 40, 41)))
 
 
 def test_what_is_refused():

@@ -2,21 +2,17 @@
 
 import copy
 import math
-import os
 import pickle
-import tempfile
-from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import gmean
 
 from ordinal_entropy.tasks.age.counts import age_counts, training_counts
 from ordinal_entropy.tasks.age.metrics import SHOTS, ShotErrors, shot_errors, shots
+from processes import streamed
 
 NAMES = [f"{score}{end}" for score in ("mae", "gm") for end in ("", "_many", "_median", "_few")]
 COUNTS = torch.tensor([0, 19, 20, 100, 101, 353])  # of the ages 0 to 5
@@ -163,35 +159,7 @@ def test_many_small_batches_lose_nothing():
     assert metric.compute()["mae"].item() == pytest.approx((1e8 - 4 + 4.1 - 4) / 2, rel=1e-14)
 
 
-def two_halves(rank, world):
-    predictions, targets = rows(100)
-    metric = ShotErrors(COUNTS)
-    own = slice(0, 70) if rank == 0 else slice(70, 100)
-    for start in range(own.start, own.stop, 16):
-        stop = min(start + 16, own.stop)
-        metric.update(predictions[start:stop], targets[start:stop])
-    return metric.compute()
-
-
-def one_without_rows(rank, world):
-    predictions, targets = rows(100)
-    metric = ShotErrors(COUNTS)
-    metric.update(*((predictions, targets) if rank == 0 else (predictions[:0], targets[:0])))
-    return metric.compute()
-
-
-def start(rank, world, store, jobs, results):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    torch.save([job(rank, world) for job in jobs], Path(results) / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def test_two_processes_are_one():
-    expected = shot_errors(*rows(100), COUNTS)
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(start, args=(2, os.path.join(folder, "store"), (two_halves, one_without_rows), folder), nprocs=2)
-        for rank in range(2):
-            for scores in torch.load(Path(folder) / f"{rank}.pt", weights_only=True):
-                assert_same(scores, expected)
+@pytest.mark.parametrize("first", [70, 100])
+def test_two_processes_are_one(first):
+    for scores in streamed(ShotErrors(COUNTS), *rows(100), first=first, batch=16):
+        assert_same(scores, shot_errors(*rows(100), COUNTS))

@@ -2,15 +2,10 @@
 
 import copy
 import math
-import os
 import pickle
-import tempfile
-from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +18,7 @@ from ordinal_entropy.tasks.depth.metrics import (
     flip_averaged,
     image_scores,
 )
+from processes import streamed
 
 
 def maps(b=5, h=24, w=32, seed=0):
@@ -221,39 +217,9 @@ def test_flips_are_clamped_first_and_checked():
         flip_averaged(strange, torch.ones(1, 4))
 
 
-def two_halves(rank, world):
+@pytest.mark.parametrize("first", [5, 7])
+def test_two_processes_are_one(first):
     predictions, targets = maps(7)
     targets[2] = 0
-    metric = DepthScores()
-    own = slice(0, 5) if rank == 0 else slice(5, 7)
-    for start in range(own.start, own.stop, 2):
-        stop = min(start + 2, own.stop)
-        metric.update(predictions[start:stop], targets[start:stop])
-    return metric.compute()
-
-
-def one_without_images(rank, world):
-    predictions, targets = maps(7)
-    targets[2] = 0
-    metric = DepthScores()
-    metric.update(*((predictions, targets) if rank == 0 else (predictions[:0], targets[:0])))
-    return metric.compute()
-
-
-def start(rank, world, store, jobs, results):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    torch.save([job(rank, world) for job in jobs], Path(results) / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def test_two_processes_are_one():
-    predictions, targets = maps(7)
-    targets[2] = 0
-    expected = depth_scores(predictions, targets)
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(start, args=(2, os.path.join(folder, "store"), (two_halves, one_without_images), folder), nprocs=2)
-        for rank in range(2):
-            for scores in torch.load(Path(folder) / f"{rank}.pt", weights_only=True):
-                assert_same(scores, expected)
+    for scores in streamed(DepthScores(), predictions, targets, first=first, batch=2):
+        assert_same(scores, depth_scores(predictions, targets))

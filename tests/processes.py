@@ -1,0 +1,40 @@
+"""Jobs in several processes that are joined by gloo, for tests of what ranks do together."""
+
+import gc
+import os
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def run(job, world):
+    """What ``job(rank, world)``, a function of a module, returns on each of ``world`` processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(_start, args=(world, os.path.join(folder, "store"), job, folder), nprocs=world)
+        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(world)]
+
+
+def streamed(metric, predictions, targets, *, first, batch):
+    """What a metric gives on two ranks, in batches: one has the first rows, the other those that are left, or none."""
+    return run(partial(_streamed, metric=metric, rows=(predictions, targets), first=first, batch=batch), 2)
+
+
+def _streamed(rank, world, metric, rows, first, batch):
+    count = len(rows[1])
+    start, stop = ((0, first), (first, count))[rank]
+    for place in range(start, max(stop, start + 1), batch):  # no rows are an update too
+        metric.update(*(part[place : min(place + batch, stop)] for part in rows))
+    return metric.compute()
+
+
+def _start(rank, world, store, job, results):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    torch.save(job(rank, world), Path(results) / f"{rank}.pt")
+    gc.collect()  # DDP's threads end before their process group does
+    dist.barrier()
+    dist.destroy_process_group()
