@@ -286,10 +286,6 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
         console.print(f"MB: {summary['memory_is']}.")
     else:
         _print_scores(console, summary, study.scale)
-        for title, names in tasks.load(summary["task"]).details.items():
-            table = tables.details_table(summary, names)
-            if table is not None:
-                _print_titled(console, f"{title}, best on validation, mean ± std", table)
         console.print("p-values are of single comparisons, not adjusted for their number.")
     for note in study.notes:
         console.print(note)
@@ -316,6 +312,10 @@ def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> No
     _print_titled(console, title, tables.scores_table(summary, scale=scale, paper_at=paper_at))
     title = f"Against {summary['baseline']}, seed by seed, best on validation; {metric}"
     _print_titled(console, title, tables.paired_table(summary, scale=scale))
+    for title, names in tasks.load(summary["task"]).details.items():
+        table = tables.details_table(summary, names)
+        if table is not None:
+            _print_titled(console, f"{title}, best on validation, mean ± std", table)
 
 
 def _print_titled(console: Console, title: str, table: Table) -> None:
