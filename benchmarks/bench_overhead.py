@@ -1,11 +1,12 @@
-"""What the regularizer adds to a training step: an age step and a dense depth step, in time and peak memory.
+"""What the regularizer adds to a training step: an age step and two dense depth steps, in time and peak memory.
 
-    python benchmarks/bench_overhead.py                # about 2 minutes on an H200; writes bench_overhead.json
+    python benchmarks/bench_overhead.py                # about 3 minutes on an H200; writes bench_overhead.json
     python benchmarks/bench_overhead.py --tiny         # anywhere, small shapes, to see that it runs; writes nothing
 
 ``age``: resnet50, 256 images of 224 px, mean squared error of whole ages; the regularizer sees 256 rows of 2048.
 ``dense``: resnet50 with an upsampling decoder, 8 images of 416 x 544 with a depth map each, 80% of it valid; the
 regularizer sees every fourth pixel, within each image, of the 128 channels at 208 x 272 before the head.
+``depth``: the same with the model of the depth task, ``vision.decoder``: two convolutions a level in place of one.
 
 Random weights and images, bf16 autocast, channels_last, SGD with momentum, not compiled. All variants share one model
 and one optimizer and take turns in random order. Before each timed step an untimed one of the same variant starts from
@@ -29,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ from torch import Tensor, nn
 
 from formulas import authors, plain
 from ordinal_entropy import OrdinalEntropy, capture, kernels
+from ordinal_entropy.vision import decoder
+from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import record
 
@@ -67,14 +71,19 @@ class Step:
     variants: dict[str, Regularizer | None]
 
 
+def _timm() -> Any:
+    import_torchvision()
+    import timm
+
+    return timm
+
+
 class Decoder(nn.Module):
     """A timm encoder, upsampled step by step and joined with what it had at that size, to stride 2; then a 1x1 head."""
 
     def __init__(self, encoder: str) -> None:
         super().__init__()
-        import timm
-
-        self.encoder = timm.create_model(encoder, features_only=True, out_indices=(0, 1, 2, 3, 4))
+        self.encoder = _timm().create_model(encoder, features_only=True, out_indices=(0, 1, 2, 3, 4))
         *skips, channels = self.encoder.feature_info.channels()
         self.levels = nn.ModuleList()
         for skip, width in zip(reversed(skips), (512, 256, 128, 128), strict=True):
@@ -125,9 +134,7 @@ def images(b: int, h: int, w: int) -> Tensor:
 
 def age(device: torch.device, tiny: bool) -> Step:
     b, size, encoder = (4, 64, "resnet18") if tiny else (256, 224, "resnet50")
-    import timm
-
-    model = timm.create_model(encoder, num_classes=1)
+    model = _timm().create_model(encoder, num_classes=1)
     ages = torch.randint(0, 101, (b,)).float().to(device)
 
     def groups(features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -150,7 +157,7 @@ def age(device: torch.device, tiny: bool) -> Step:
     )
 
 
-def dense(device: torch.device, tiny: bool) -> Step:
+def dense(device: torch.device, tiny: bool, name: str = "dense", model: Callable[[str], nn.Module] = Decoder) -> Step:
     b, h, w, encoder = (2, 64, 96, "resnet18") if tiny else (8, 416, 544, "resnet50")
     depths = (torch.randint(101, 10_000, (b, h, w)) / 1000).to(device)  # whole millimetres, as from a sensor
     mask = (torch.rand(b, h, w) < 0.8).to(device)
@@ -169,8 +176,8 @@ def dense(device: torch.device, tiny: bool) -> Step:
 
     options: dict[str, Any] = {"mask": mask, "stride": STRIDE, "per": "image"}
     return Step(
-        "dense",
-        Decoder(encoder).to(device, memory_format=torch.channels_last),
+        name,
+        model(encoder).to(device, memory_format=torch.channels_last),  # type: ignore[call-overload]
         "head",
         images(b, h, w).to(device),
         task_loss,
@@ -186,7 +193,7 @@ def dense(device: torch.device, tiny: bool) -> Step:
     )
 
 
-STEPS = {"age": age, "dense": dense}
+STEPS = {"age": age, "dense": dense, "depth": partial(dense, name="depth", model=decoder.create)}
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, bool]:
