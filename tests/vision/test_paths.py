@@ -1,9 +1,11 @@
 """Datasets with faults; names of files are tested with the readers of the tasks."""
 
+import pickle
 from typing import NamedTuple
 
 import pytest
 
+from ordinal_entropy.vision.images import ImageError
 from ordinal_entropy.vision.paths import SPLITS, Problem, refuse
 
 
@@ -22,3 +24,9 @@ def test_refuse_tells_the_first_and_the_count():
         refuse(faces[:1], problems, skip_bad=True)
     with pytest.raises(ValueError, match=r"got none in train, val, test$"):
         refuse([], [])
+
+
+def test_an_error_of_a_file_reaches_another_process():
+    error = pickle.loads(pickle.dumps(ImageError("a.jpg", "truncated")))
+    assert isinstance(error, ImageError) and isinstance(error, ValueError)
+    assert str(error) == "expected an image in a.jpg, got: truncated" and error.reason == "truncated"

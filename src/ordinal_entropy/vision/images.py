@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordinal_entropy.vision.paths import Problem, shown
+from ordinal_entropy.vision.paths import FileError, Problem, shown
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,16 +27,10 @@ _ORIENTATION = 0x0112  # EXIF's number of it
 _WARNINGS = threading.Lock()  # Python's filters of warnings are one for all threads
 
 
-class ImageError(ValueError):
-    """A file that is not an image to be read.
+class ImageError(FileError):
+    """A file that is not an image to be read."""
 
-    Attributes:
-        reason: what is wrong, in a phrase.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"expected an image in {shown(os.fspath(path))}, got: {reason}")
-        self.reason = reason
+    expected = "an image"
 
 
 def read(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> Pixels:

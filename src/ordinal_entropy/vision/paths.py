@@ -4,7 +4,7 @@ import ntpath
 import os
 import posixpath
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 SPLITS = ("train", "val", "test")
 
@@ -14,6 +14,24 @@ class Problem(NamedTuple):
 
     file: str  # as its list names it
     reason: str  # a phrase
+
+
+class FileError(ValueError):
+    """A file that does not hold what it should; each kind says what.
+
+    Attributes:
+        reason: what is wrong, in a phrase.
+    """
+
+    expected = "a file"
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(f"expected {self.expected} in {shown(os.fspath(path))}, got: {reason}")
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For the way from one process to another."""
+        return type(self), (self.path, self.reason)
 
 
 def fault(folder: str | os.PathLike[str], named: str) -> str | None:

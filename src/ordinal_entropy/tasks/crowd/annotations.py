@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ordinal_entropy.tasks.crowd import matlab
 from ordinal_entropy.tasks.crowd.matlab import MatlabError
-from ordinal_entropy.vision.paths import shown
+from ordinal_entropy.vision.paths import FileError
 
 Points = NDArray[np.float64]  # (n, 2): x to the right and y down, in pixels; pixel k reaches from k to k + 1
 
@@ -17,16 +17,10 @@ MAX_BYTES = 16_000_000  # of a file, packed or not: a million points
 EDGE = 1.0  # pixels that a point may lie beyond the border: some count pixels from 1
 
 
-class AnnotationError(ValueError):
-    """A file that does not say where the heads are.
+class AnnotationError(FileError):
+    """A file that does not say where the heads are."""
 
-    Attributes:
-        reason: what is wrong, in a phrase.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"expected annotated points in {shown(os.fspath(path))}, got: {reason}")
-        self.reason = reason
+    expected = "annotated points"
 
 
 def read(path: str | os.PathLike[str]) -> Points:

@@ -1,6 +1,5 @@
 """The pairs in ``nyu_depth_v2_labeled.mat``, a .mat of version 7.3, which is HDF5; distrusted as image files are."""
 
-import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,21 +9,15 @@ from numpy.typing import NDArray
 
 from ordinal_entropy.tasks.depth.maps import BLACK, scaled
 from ordinal_entropy.vision.images import MAX_PIXELS, ImageError, Pixels
-from ordinal_entropy.vision.paths import shown
+from ordinal_entropy.vision.paths import FileError, shown
 
 DEPTHS = ("rawDepths", "depths")  # as measured, or with its holes filled; the first that is there
 
 
-class LabeledError(ValueError):
-    """A .mat that is not to be read.
+class LabeledError(FileError):
+    """A .mat that is not to be read."""
 
-    Attributes:
-        reason: what is wrong, in a phrase.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"expected labelled pairs in {shown(os.fspath(path))}, got: {reason}")
-        self.reason = reason
+    expected = "labelled pairs"
 
 
 class Contents(NamedTuple):
