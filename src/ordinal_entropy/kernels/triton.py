@@ -46,7 +46,7 @@ _CLOSE = tl.constexpr(2.0**-10)
 _SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
 _NORM = tl.constexpr(4096.0)  # length of a stored direction
 _FLOOR = tl.constexpr(2.0**-10)  # smallest length of a row, in root mean squares
-_CROWD = tl.constexpr(16)  # of so many pairs of a tile one is close: all of its pairs are done again
+_CROWD = tl.constexpr(64)  # of so many pairs of a tile one is close: all of its pairs are done again
 _MANY = tl.constexpr(16)  # close pairs of a row in a tile: more are done all at once
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
 
