@@ -44,7 +44,7 @@ class Images:
     def batch(self, rows: Tensor) -> Tensor:
         """Bytes ``(m, 3, size, size)`` of the images at the given places."""
         if self.pixels is not None:
-            return _channels_last(self.pixels, rows.to(self.pixels.device))
+            return _channels_last(self.pixels, rows)
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the interpreter's lock
             return torch.stack(list(pool.map(lambda row: self[row][0], rows.tolist())))
 
@@ -160,7 +160,7 @@ class Batches(Generic[Rows]):
 
 
 def _channels_last(pixels: Tensor, rows: Tensor) -> Tensor:
-    return pixels.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
+    return pixels.permute(0, 2, 3, 1).index_select(0, rows.to(pixels.device)).permute(0, 3, 1, 2)
 
 
 def _resized(path: Path, size: int) -> Pixels:

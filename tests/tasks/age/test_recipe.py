@@ -261,3 +261,15 @@ def test_quick_beats_the_median(tmp_path, monkeypatch):
     ages = faces(recipe).ages
     median = (ages["test"] - ages["train"].median()).abs().mean().item()
     assert outcome.best_validation < 0.7 * median
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("settings", [[], ["train_rows=50", "precision=bf16"], ["reweight=inverse"], ["memory=0"]])
+def test_runs_on_a_gpu(drawn, tmp_path, settings):
+    recipe = tiny(drawn, *settings)
+    plans = [Plan(method, 3, recipe) for method in ("baseline", "oe", "classification")]
+    outcomes = train(plans, device="cuda", folder=tmp_path / "runs")
+    for outcome in outcomes:
+        assert len(outcome.steps) == 2 and all(math.isfinite(error) for error in outcome.test)
+    scores = evaluate(plans[0], device="cuda", folder=tmp_path / "runs")
+    assert scores["test"] == pytest.approx(outcomes[0].test[-1], rel=1e-3)
