@@ -38,10 +38,12 @@ from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import task_loss
 from ordinal_entropy.tasks.age.metrics import ShotErrors
-from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age, method_of, settings
+from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age
+from ordinal_entropy.tasks.on_images import method_of, settings
 from ordinal_entropy.vision import backbones, training
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Images
+from ordinal_entropy.vision.split import Labelled
 
 import record
 
@@ -119,11 +121,11 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def faces(count: int, size: int, device: torch.device) -> training.Split:
+def faces(count: int, size: int, padding: int, device: torch.device) -> Labelled:
     """Random pixels and ages, on the device."""
     pixels = torch.randint(0, 256, (count, size, size, 3), dtype=torch.uint8, device=device).permute(0, 3, 1, 2)
     ages = torch.randint(0, 101, (count, 1)).float()
-    return training.Split(Images((Path("random.jpg"),) * count, size, pixels), ages.to(device))
+    return Labelled(Images((Path("random.jpg"),) * count, size, pixels), ages.to(device), padding=padding)
 
 
 def network_of(recipe: Age) -> backbones.Network:
@@ -160,8 +162,8 @@ def rounds_of(recipe: Age, method: str, data: training.Data, device: str, folder
     ages = data.train.targets.cpu()
     module = Timed(
         network_of(recipe),
-        method_of(Plan(method, 0, recipe), float(ages.min()), float(ages.max())),
-        lambda predictions, targets, weights: task_loss(predictions, targets, weights, loss=recipe.loss),
+        method_of(Plan(method, 0, recipe), low=float(ages.min()), high=float(ages.max())),
+        lambda outputs, seen: task_loss(outputs, seen.targets, seen.weights, loss=recipe.loss),
         ShotErrors(age_counts(ages)),
         data,
         settings(recipe),
@@ -252,7 +254,9 @@ def main() -> None:
         recipe = replace(recipe, batch_size=arguments.batch_size or recipe.batch_size)
         torch.manual_seed(0)
         counts = (steps, max(steps // 8, 1), max(steps // 8, 1))
-        data = training.Data(*(faces(count * recipe.batch_size, size, torch.device(device)) for count in counts))
+        data = training.Data(
+            *(faces(count * recipe.batch_size, size, recipe.padding, torch.device(device)) for count in counts)
+        )
         for method in arguments.methods.split(","):
             with tempfile.TemporaryDirectory() as folder:
                 rounds = rounds_of(recipe, method, data, device, Path(folder))

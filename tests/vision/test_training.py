@@ -22,11 +22,11 @@ from ordinal_entropy import capture, methods
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.backbones import Network
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
+from ordinal_entropy.vision.split import Labelled, Seen
 from ordinal_entropy.vision.training import (
     Callbacks,
     Data,
     Settings,
-    Split,
     Training,
     fit,
     fixed_rows,
@@ -37,7 +37,7 @@ from ordinal_entropy.vision.training import (
 from torchmetrics import Metric  # isort: skip  # after torchvision's guard
 
 SIZE = 16
-SETTINGS = Settings(epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), padding=2, feature_rows=8)
+SETTINGS = Settings(epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), feature_rows=8)
 
 
 class Errors(Metric):
@@ -70,12 +70,12 @@ class Steps(Training):
         return loss
 
 
-def a_split(count: int, seed: int) -> Split:
+def a_split(count: int, seed: int) -> Labelled:
     draw = torch.Generator().manual_seed(seed)
     pixels = torch.randint(0, 256, (count, SIZE, SIZE, 3), generator=draw, dtype=torch.uint8).permute(0, 3, 1, 2)
     ages = torch.randint(0, 9, (count, 1), generator=draw).float()
     paths = tuple(Path(f"{place}.jpg") for place in range(count))
-    return Split(Images(paths, SIZE, pixels), ages)
+    return Labelled(Images(paths, SIZE, pixels), ages, padding=2)
 
 
 def some_data() -> Data:
@@ -91,9 +91,9 @@ def a_network(outputs: int = 1) -> Network:
         return Network(backbone.append(nn.Dropout(0.1)), 8, outputs)
 
 
-def l1(predictions: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    losses = (predictions - targets).abs()[:, 0]
-    return (losses if weights is None else losses * weights).mean()
+def l1(outputs: Tensor, seen: Seen) -> Tensor:
+    losses = (outputs - seen.targets).abs()[:, 0]
+    return (losses if seen.weights is None else losses * seen.weights).mean()
 
 
 def a_module(

@@ -118,16 +118,18 @@ def mixed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def training_steps(count: int, batch_size: int, *, parts: int = 1, seed: int = 0, epoch: int = 0) -> list[list[Tensor]]:
+def training_steps(
+    count: int, batch_size: int, *, parts: int = 1, seed: int = 0, epoch: int = 0, least: int = 2
+) -> list[list[Tensor]]:
     """The rows of one epoch, step by step, each step's in so many parts; they depend on the arguments only.
 
     Args:
         count: of rows.
-        batch_size: rows of a step. The last step has what is left, and is dropped if a part would have but one row,
-            which no BatchNorm can be trained on.
+        batch_size: rows of a step. The last step has what is left, and is dropped if a part would have too few.
         parts: of a step, for ranks and for gradients that are accumulated.
         seed: of the run.
         epoch: every one has another order.
+        least: rows of a part; no BatchNorm can be trained on one.
 
     Example:
         >>> [[part.tolist() for part in step] for step in training_steps(7, 4, parts=2)]
@@ -135,7 +137,7 @@ def training_steps(count: int, batch_size: int, *, parts: int = 1, seed: int = 0
     """
     order = torch.randperm(count, generator=torch.Generator().manual_seed(mixed(seed, epoch)))
     steps = list(order.split(batch_size))
-    if len(steps[-1]) < 2 * parts:
+    if len(steps[-1]) < least * parts:
         steps.pop()
     return [list(step.tensor_split(parts)) for step in steps]
 

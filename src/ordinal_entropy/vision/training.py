@@ -10,27 +10,30 @@ when it is over, and files are written while the next one runs.
 import importlib.util
 import logging
 import math
+import os
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Method
-from ordinal_entropy.vision.augment import moved, normalized, random_moves
-from ordinal_entropy.vision.backbones import Network
+from ordinal_entropy.vision import schedules
+from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.files import Files, on_host
-from ordinal_entropy.vision.sets import Batches, Images, mixed, training_steps
+from ordinal_entropy.vision.sets import Batches, mixed, training_steps
+from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()  # which Lightning would import
@@ -41,7 +44,7 @@ from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback  # noqa
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger  # noqa: E402
 from torchmetrics import Metric  # noqa: E402
 
-Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # of predictions, targets and weights
+Loss = Callable[[Tensor, Seen], Tensor]  # of the outputs for a batch
 Scores = dict[str, float]
 
 PARTS = ("train", "validation", "test")
@@ -74,8 +77,9 @@ class Settings:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9  # of sgd
+    schedule: Literal["milestones", "poly", "one-cycle"] = "milestones"  # of the learning rate, see `schedules.rate`
     milestones: tuple[int, ...] = ()  # epochs after which the learning rate is a tenth
-    padding: int = 0  # pixels that a random crop moves an image by, at most
+    clip: float = 0.0  # the norm of the gradient, at most; 0: any
     precision: Literal["float32", "bf16", "fp16"] = "float32"  # of a GPU; a CPU has float32
     channels_last: bool = True
     compile: bool = False
@@ -84,21 +88,20 @@ class Settings:
     nodes: int = 1  # machines
     strategy: str = "auto"  # Lightning's name of it
     workers: int = 4  # processes that read images which are not held in memory
+    flip: bool = False  # predict maps as the mean of those of an image and of its mirror image
     feature_rows: int = 512  # of training and of test images, held in memory, whose features are kept; 0: none
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Images with their targets ``(n, 1)`` and, of those to train on, weights ``(n,)``."""
+class Network(Protocol):
+    """What is asked of a network beside being a module."""
 
-    images: Images
-    targets: Tensor
-    weights: Tensor | None = None
+    feature_layer: str  # the layer whose input is the features
+    mean: tuple[float, float, float]  # of each channel, to be taken from images in 0..1
+    std: tuple[float, float, float]  # to divide by after that
 
-    def to(self, device: str | torch.device) -> "Split":
-        """The same on a device."""
-        weights = None if self.weights is None else self.weights.to(device)
-        return replace(self, images=self.images.to(device), targets=self.targets.to(device), weights=weights)
+    def __call__(self, images: Tensor) -> Tensor:
+        """Outputs for normalised images."""
+        ...
 
 
 class Data(NamedTuple):
@@ -108,7 +111,7 @@ class Data(NamedTuple):
     validation: Split
     test: Split
 
-    def to(self, device: str | torch.device) -> "Data":
+    def to(self, device: Device) -> "Data":
         """The same on a device."""
         return Data(*(split.to(device) for split in self))
 
@@ -124,10 +127,11 @@ class Training(lightning.LightningModule):
     """A network, a method and a task loss, as Lightning wants them.
 
     Args:
-        network: with the name of its feature layer.
+        network: a module, with the name of its feature layer.
         method: what is added to the task loss, or stands in for it.
         loss: the task loss.
         metric: of decoded predictions and targets; a dictionary of scores.
+        train_metric: of the batches trained on, where that should be another.
         data: on the device already, if it is held in memory.
         settings: how to train.
         seed: of the order of images and of their augmentation.
@@ -146,16 +150,18 @@ class Training(lightning.LightningModule):
         settings: Settings,
         *,
         seed: int,
+        train_metric: Metric | None = None,
         folder: Path | None = None,
         facts: Mapping[str, Any] | None = None,
         callbacks: Callbacks = Callbacks(),  # noqa: B008  a tuple
     ) -> None:
         super().__init__()
-        self.network = network
+        assert isinstance(network, nn.Module)
+        self.network: Any = network
         _lay_out(network, settings)
         self.method = method
         self.task_loss = loss
-        self.metrics = nn.ModuleList(metric.clone() for _ in PARTS)  # in their order
+        self.metrics = nn.ModuleList([(train_metric or metric).clone(), metric.clone(), metric.clone()])  # as in PARTS
         self.data = data
         self.settings = settings
         self.seed = seed
@@ -165,7 +171,7 @@ class Training(lightning.LightningModule):
         self.history: list[dict[str, Scores]] = []  # of each epoch, by part
         self._called: list[Callable[[Tensor], Tensor]] = []  # the network or the compiled one; no child of its own
         self._tap: Tap | None = None
-        self._moves = torch.zeros(0, 3, dtype=torch.int32)  # (n, 3) draws of this epoch, by row
+        self._draws = torch.zeros(0)  # (n, ...) of this epoch, by row
         self._unscored: list[list[tuple[Tensor, Tensor]]] = [[] for _ in PARTS]  # predictions and targets
         self._fixed: dict[str, Split] = {}  # whose features are kept
         self.files = Files()
@@ -186,8 +192,7 @@ class Training(lightning.LightningModule):
         self.data = self.data.to(self.device)
         if self.folder is not None and self.settings.feature_rows and self.global_rank == 0:
             for part, split in (("train", self.data.train), ("test", self.data.test)):
-                rows = fixed_rows(len(split.images), self.settings.feature_rows)
-                self._fixed[part] = Split(split.images.take(rows).held(), split.targets[rows]).to(self.device)
+                self._fixed[part] = split.take(fixed_rows(len(split), self.settings.feature_rows)).to(self.device)
 
     def on_fit_end(self) -> None:
         """Every rank finds all files written."""
@@ -201,41 +206,35 @@ class Training(lightning.LightningModule):
         self._called, self._tap = [], None
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs and features ``(n, d)`` for bytes ``(n, 3, h, w)``."""
+        """Outputs and features, ``(n, d)`` or maps, for images ``(n, 3, h, w)`` from 0 to 255."""
         assert self._tap is not None
-        layout = torch.channels_last if self.settings.channels_last else torch.contiguous_format
-        images = images.contiguous(memory_format=layout)
-        outputs = self._called[0](normalized(images, self.network.mean, self.network.std))
+        outputs = self._called[0](_shown(images, self.network, self.settings))
         features = self._tap.features
         self._tap.clear()
         return outputs, features
-
-    def augmented(self, images: Tensor, rows: Tensor) -> Tensor:
-        """Bytes moved and mirrored at random; the draws depend on seed, epoch and row only."""
-        return moved(images, self._moves[rows], self.settings.padding)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch."""
         if batch_idx == 0:
             self._begin_epoch()
-        images, rows = self._images(batch, self.data.train)
-        targets = self.data.train.targets[rows]
-        weights = None if self.data.train.weights is None else self.data.train.weights[rows]
-        outputs, features = self(self.augmented(images, rows))
+        self._set_rate(batch_idx)
+        picked, split = _picked(batch), self.data.train
+        seen = split.seen(picked, self._draws[picked.rows])
+        outputs, features = self(seen.images)
         with torch.autocast(outputs.device.type, enabled=False):
-            outputs, features = outputs.float(), features.float()
-            loss: Tensor = self.method(features, targets, predictions=outputs)
+            outputs = outputs.float()
+            loss: Tensor = self.method(features, seen.targets, seen.mask, predictions=outputs)
             if not self.method.replaces_task_loss:
-                loss = self.task_loss(outputs, targets, weights) + loss
-        self._score(0, outputs.detach(), targets)
+                loss = self.task_loss(outputs, seen) + loss
+        self._score(0, *split.scored(self.method.decode(outputs.detach()), seen))
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Adds a batch of validation (0) or test images (1) to the scores."""
         split = self.data[1 + dataloader_idx]
-        images, rows = self._images(batch, split)
-        outputs, _ = self(images)
-        self._score(1 + dataloader_idx, outputs.float(), split.targets[rows])
+        seen = split.seen(_picked(batch), None)
+        predictions = _predicted(lambda images: self(images)[0], self.method, seen.images, self.settings)
+        self._score(1 + dataloader_idx, *split.scored(predictions, seen))
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Tells how far it is."""
@@ -248,7 +247,7 @@ class Training(lightning.LightningModule):
         if self.folder is None:
             return
         for part, split in self._fixed.items():
-            content = on_host((self._features(split.images), split.targets))
+            content = on_host(self._features(split))
             path = self.folder / "features" / f"{part}-{self.epoch + 1:04d}.safetensors"
             self.files.write(path, partial(_write_features, *content))
 
@@ -273,15 +272,17 @@ class Training(lightning.LightningModule):
 
     def train_dataloader(self) -> Any:
         """Batches in an order that depends on seed and epoch."""
-        settings, count = self.settings, len(self.data.train.images)
+        settings, count, least = self.settings, len(self.data.train), _least_rows(self.network)
         world, rank = self.trainer.world_size, self.trainer.global_rank
         parts = world * settings.accumulate
 
         def own_batches() -> list[Tensor]:
-            steps = training_steps(count, settings.batch_size, parts=parts, seed=self.seed, epoch=self.epoch)
+            steps = training_steps(
+                count, settings.batch_size, parts=parts, seed=self.seed, epoch=self.epoch, least=least
+            )
             return [part for step in steps for part in step[rank::world]]
 
-        return self._loader(self.data.train.images, own_batches)
+        return self._loader(self.data.train, own_batches)
 
     def val_dataloader(self) -> list[Any]:
         """All validation images, and all test images."""
@@ -289,8 +290,8 @@ class Training(lightning.LightningModule):
         size = max(self.settings.batch_size // (world * self.settings.accumulate), 1)
         loaders = []
         for split in self.data[1:]:
-            batches = torch.arange(len(split.images))[rank::world].split(size)
-            loaders.append(self._loader(split.images, partial(list, batches)))
+            batches = [rows[rank::world] for rows in split.batches(size * world)]
+            loaders.append(self._loader(split, partial(list, [rows for rows in batches if len(rows)])))
         return loaders
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -306,23 +307,37 @@ class Training(lightning.LightningModule):
         """All that a stop must not change. Not Lightning's hook, which is left out after some stops."""
         epoch = self.epoch
         torch.manual_seed(mixed(self.seed, epoch, self.global_rank))  # dropout
-        passed = sum(epoch >= milestone for milestone in self.settings.milestones)
-        for own in self.trainer.optimizers:
-            for group in own.param_groups:
-                group["lr"] = self.settings.learning_rate * 0.1**passed
-        draws = torch.Generator().manual_seed(mixed(self.seed, epoch, 0, 1))
-        self._moves = random_moves(len(self.data.train.images), self.settings.padding, draws).to(self.device)
+        generator = torch.Generator().manual_seed(mixed(self.seed, epoch, 0, 1))
+        self._draws = self.data.train.draws(generator).to(self.device)
         for metric, unscored in zip(self._each_metric(), self._unscored, strict=True):
             metric.reset()
             unscored.clear()
 
+    def _set_rate(self, batch_idx: int) -> None:
+        settings = self.settings
+        of_epoch = math.ceil(int(self.trainer.num_training_batches) / settings.accumulate)
+        rate = schedules.rate(
+            settings.schedule,
+            self.epoch * of_epoch + batch_idx // settings.accumulate,
+            settings.epochs * of_epoch,
+            epochs=settings.epochs,
+            milestones=settings.milestones,
+        )
+        for own in self.trainer.optimizers:
+            for group in own.param_groups:
+                group["lr"] = settings.learning_rate * rate.factor
+                if rate.momentum is not None and "betas" in group:
+                    group["betas"] = (rate.momentum, group["betas"][1])
+                elif rate.momentum is not None:
+                    group["momentum"] = rate.momentum
+
     def _each_metric(self) -> list[Metric]:
         return [metric for metric in self.metrics if isinstance(metric, Metric)]
 
-    def _score(self, number: int, outputs: Tensor, targets: Tensor) -> None:
+    def _score(self, number: int, predictions: Tensor, targets: Tensor) -> None:
         """Adds to the scores of a part; not at once, for an update of a metric takes as long as many layers."""
         unscored = self._unscored[number]
-        unscored.append((self.method.decode(outputs), targets))
+        unscored.append((predictions, targets))
         if len(unscored) * targets.numel() > _UNSCORED:
             self._update(number)
 
@@ -333,33 +348,45 @@ class Training(lightning.LightningModule):
             self._each_metric()[number].update(predictions, targets)
             unscored.clear()
 
-    def _loader(self, images: Images, make: Callable[[], list[Tensor]]) -> Any:
-        """Batches of row numbers, on the device, where the images are held; else of images with their row numbers."""
+    def _loader(self, split: Split, make: Callable[[], list[Tensor]]) -> Any:
+        """Batches of row numbers, on the device, where the split is held; else of what is read, with row numbers."""
         length = len(make())
-        if images.pixels is not None:
+        if split.held:
             return Batches(lambda: _copied(make(), self.device), length)
         workers = self.settings.workers
         return DataLoader(
-            images,  # type: ignore[arg-type]  # all that it asks for is there
+            _Reads(split),
             batch_sampler=Batches(lambda: [batch.tolist() for batch in make()], length),
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=self.device.type == "cuda",
         )
 
-    def _images(self, batch: Any, split: Split) -> tuple[Tensor, Tensor]:
-        """Images and row numbers of a batch of :meth:`_loader`."""
-        return (split.images.batch(batch), batch) if isinstance(batch, Tensor) else batch
-
     @torch.no_grad()
-    def _features(self, images: Images) -> Tensor:
-        """``(n, d)`` of images that are held."""
-        rows = torch.arange(len(images), device=self.device)
+    def _features(self, split: Split) -> tuple[Tensor, Tensor]:
+        """``(n, d)`` of a split that is held, and their targets."""
         found = []
-        for part in rows.split(max(self.settings.batch_size // self.settings.accumulate, 1)):
+        size = max(self.settings.batch_size // self.settings.accumulate, 1)
+        for picked in _copied(list(split.batches(size)), self.device):
+            seen = split.seen(picked, None)
             with self.trainer.precision_plugin.forward_context():
-                found.append(self(images.batch(part))[1])
-        return torch.cat(found)
+                features = self(seen.images)[1]
+            found.append(split.feature_rows(features, seen))
+        features, targets = (torch.cat(each) for each in zip(*found, strict=True))
+        return features, targets
+
+
+class _Reads(Dataset[tuple[Tensor | int, ...]]):
+    """What a DataLoader asks for of a split that is not held."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, index: int) -> tuple[Tensor | int, ...]:
+        return *self.split.read(index), index
 
 
 def optimizer(network: nn.Module, settings: Settings) -> torch.optim.Optimizer:
@@ -368,7 +395,8 @@ def optimizer(network: nn.Module, settings: Settings) -> torch.optim.Optimizer:
     if settings.optimizer == "sgd":
         options["momentum"] = settings.momentum
     parameters = list(network.parameters())
-    if all(parameter.device.type in ("cpu", "cuda") for parameter in parameters):
+    scaled = settings.clip > 0 and settings.precision == "fp16"  # a fused one would clip gradients before their scale
+    if all(parameter.device.type in ("cpu", "cuda") for parameter in parameters) and not scaled:
         options["fused"] = True
     made: torch.optim.Optimizer = _OPTIMIZERS[settings.optimizer](parameters, **options)
     return made
@@ -408,14 +436,15 @@ def fit(
         The scores of every epoch, by part.
     """
     settings, where = module.settings, torch.device(device)
-    whole = settings.devices * settings.nodes * settings.accumulate
-    if settings.batch_size % whole or settings.batch_size < 2 * whole:
+    whole, least = settings.devices * settings.nodes * settings.accumulate, _least_rows(module.network)
+    if settings.batch_size % whole or settings.batch_size < least * whole:
+        at_least = "two images" if least == 2 else "one image"
         raise ValueError(
-            f"expected batch_size to be a multiple of devices x nodes x accumulate = {whole} with two images for each "
+            f"expected batch_size to be a multiple of devices x nodes x accumulate = {whole} with {at_least} for each "
             f"at least, got {settings.batch_size}"
         )
-    if len(module.data.train.images) < 2 * whole:
-        raise ValueError(f"expected at least {2 * whole} images to train on, got {len(module.data.train.images)}")
+    if len(module.data.train) < least * whole:
+        raise ValueError(f"expected at least {least * whole} images to train on, got {len(module.data.train)}")
     last = folder / LAST
     with _quiet(), torch.random.fork_rng(_all_devices(where)):
         trainer = lightning.Trainer(
@@ -426,6 +455,7 @@ def fit(
             strategy=settings.strategy,
             precision=_PRECISIONS[settings.precision if where.type == "cuda" else "float32"][0],
             accumulate_grad_batches=settings.accumulate,
+            gradient_clip_val=settings.clip or None,
             callbacks=[_Checkpoints(folder, monitor, lower_is_better)],
             plugins=[_WholeFiles(module.files)],
             logger=_loggers(folder),
@@ -449,18 +479,26 @@ def scored(
     network: Network, method: Method, metric: Metric, split: Split, settings: Settings, *, device: str
 ) -> Scores:
     """Scores of a network on a split, on one device."""
+    assert isinstance(network, nn.Module)
     where = torch.device(device)
     metric = metric.clone().to(where)
-    layout = torch.channels_last if settings.channels_last else torch.contiguous_format
     dtype = _PRECISIONS[settings.precision][1]
     mixed_precision = where.type == "cuda" and dtype != torch.float32
     _lay_out(network.to(where).eval(), settings)
-    for rows in torch.arange(len(split.images)).split(max(settings.batch_size // settings.accumulate, 1)):
-        images = split.images.batch(rows).to(where).contiguous(memory_format=layout)
+
+    def outputs(images: Tensor) -> Tensor:
         with torch.autocast(where.type, dtype=dtype if mixed_precision else None, enabled=mixed_precision):
-            outputs = network(normalized(images, network.mean, network.std))
-        targets = split.targets[rows.to(split.targets.device)].to(where)
-        metric.update(method.decode(outputs.float()), targets)
+            found: Tensor = network(_shown(images, network, settings))
+        return found
+
+    split = split.to(where)
+    for rows in split.batches(max(settings.batch_size // settings.accumulate, 1)):
+        numbers = rows.tolist()
+        raw = (
+            [] if split.held else [torch.stack(each).to(where) for each in zip(*map(split.read, numbers), strict=True)]
+        )
+        seen = split.seen(Picked(rows.to(where), numbers, raw), None)
+        metric.update(*split.scored(_predicted(outputs, method, seen.images, settings), seen))
     return _numbers(metric.compute())
 
 
@@ -520,17 +558,50 @@ def _write_features(features: Tensor, targets: Tensor, file: BinaryIO) -> None:
     file.write(save({"features": half.contiguous(), "targets": targets.float().contiguous()}))
 
 
-def _copied(batches: Sequence[Tensor], device: torch.device) -> Sequence[Tensor]:
+def _copied(batches: Sequence[Tensor], device: torch.device) -> list[Picked]:
     """The same on a device, in one copy: each one waits for what the device has to do."""
-    parts: tuple[Tensor, ...] = torch.cat(list(batches)).to(device).split([len(batch) for batch in batches])
-    return parts
+    parts = torch.cat(list(batches)).to(device).split([len(batch) for batch in batches])
+    return [Picked(part, batch.tolist()) for part, batch in zip(parts, batches, strict=True)]
+
+
+def _read(split: Split, rows: Tensor) -> list[Tensor]:
+    """A batch of a split that is not held, read by threads: Pillow decodes outside the interpreter's lock."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [torch.stack(each) for each in zip(*pool.map(split.read, rows.tolist()), strict=True)]
+
+
+def _picked(batch: Any) -> Picked:
+    """Of what a loader gives."""
+    if isinstance(batch, Picked):
+        return batch
+    *raw, rows = batch
+    return Picked(rows, raw=raw)
+
+
+def _shown(images: Tensor, network: Network, settings: Settings) -> Tensor:
+    """Images from 0 to 255 as a network wants them."""
+    layout = torch.channels_last if settings.channels_last else torch.contiguous_format
+    return normalized(images.contiguous(memory_format=layout), network.mean, network.std)
+
+
+def _predicted(outputs: Callable[[Tensor], Tensor], method: Method, images: Tensor, settings: Settings) -> Tensor:
+    """Predictions for images; those of the mirror images too, if so set."""
+    found = method.decode(outputs(images).float())
+    if settings.flip and found.dim() == 4:
+        found = (found + method.decode(outputs(images.flip(-1)).float()).flip(-1)) / 2
+    return found
+
+
+def _least_rows(network: nn.Module) -> int:
+    """Images that a batch to train on must have."""
+    return 2 if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in network.modules()) else 1
 
 
 def _numbers(scores: Mapping[str, Tensor]) -> Scores:
     return dict(zip(scores, torch.stack([value.double() for value in scores.values()]).tolist(), strict=True))
 
 
-def _lay_out(network: Network, settings: Settings) -> None:
+def _lay_out(network: nn.Module, settings: Settings) -> None:
     """Weights as the images are in memory."""
     if settings.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

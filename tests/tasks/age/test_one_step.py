@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from ordinal_entropy.tasks import Plan
-from ordinal_entropy.tasks.age.recipe import Age, faces, split_for, train
+from ordinal_entropy.tasks.age.recipe import AGE, Age, faces, split_for
 from ordinal_entropy.vision import backbones
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import mixed, training_steps
@@ -52,7 +52,7 @@ def recipe_of(root, **settings) -> Age:
 
 def weights_after(root, tmp_path, **settings) -> dict:
     plan = Plan("baseline", SEED, recipe_of(root, **settings))
-    train([plan], device="cpu", folder=tmp_path)
+    AGE.train([plan], device="cpu", folder=tmp_path)
     return read_checkpoint(tmp_path / f"baseline-seed{SEED}" / "last.ckpt").weights
 
 

@@ -14,17 +14,8 @@ from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.age import data, generated
-from ordinal_entropy.tasks.age.recipe import (
-    PRESETS,
-    Age,
-    _outcome,
-    evaluate,
-    faces,
-    method_of,
-    run_names,
-    split_for,
-    train,
-)
+from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
+from ordinal_entropy.tasks.on_images import method_of, run_names
 from ordinal_entropy.vision.features import SCORES, kept_scores
 
 TINY = Age(
@@ -125,15 +116,15 @@ def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
 def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path):
     plans = [Plan(method, seed, tiny(drawn, "epochs=1")) for method in ("baseline", "oe") for seed in (0, 1)]
     told = []
-    together = train(
+    together = AGE.train(
         plans, device="cpu", folder=tmp_path / "a", jobs=2, progress=lambda done, total: told.append((done, total))
     )
-    alone = train(plans, device="cpu", folder=tmp_path / "b")
+    alone = AGE.train(plans, device="cpu", folder=tmp_path / "b")
     assert [outcome.test for outcome in together] == [pytest.approx(outcome.test, rel=1e-4) for outcome in alone]
     assert len({outcome.last for outcome in together}) == 4
     assert all(done <= total for done, total in told)
     with pytest.raises(ValueError, match="at least one job, got 0"):
-        train(plans, device="cpu", folder=tmp_path / "a", jobs=0)
+        AGE.train(plans, device="cpu", folder=tmp_path / "a", jobs=0)
 
 
 def test_an_error_of_a_run_side_by_side_is_the_user_s_sentence(drawn, tmp_path):
@@ -147,7 +138,7 @@ def test_an_error_of_a_run_side_by_side_is_the_user_s_sentence(drawn, tmp_path):
 def test_runs_of_one_seed_share_first_weights_and_rows(drawn, tmp_path):
     recipe = tiny(drawn, "epochs=1", "train_rows=40", "strength=0")
     plans = [Plan(method, seed, recipe) for method in ("baseline", "oe") for seed in (0, 1)]
-    first, second, same, _ = train(plans, device="cpu", folder=tmp_path)
+    first, second, same, _ = AGE.train(plans, device="cpu", folder=tmp_path)
     assert first.test == pytest.approx(same.test) and first.test != second.test
     found = faces(recipe)
     rows = [split_for(plan, found).train.images.paths for plan in plans]
@@ -157,7 +148,7 @@ def test_runs_of_one_seed_share_first_weights_and_rows(drawn, tmp_path):
 def test_sets_that_do_not_fit_are_streamed(drawn, tmp_path):
     held, streamed = tiny(drawn), tiny(drawn, "memory=0", "workers=0")
     assert faces(held).images["train"].pixels is not None and faces(streamed).images["train"].pixels is None
-    outcomes = train([Plan("oe", 0, held), Plan("oe", 0, streamed)], device="cpu", folder=tmp_path)
+    outcomes = AGE.train([Plan("oe", 0, held), Plan("oe", 0, streamed)], device="cpu", folder=tmp_path)
     assert outcomes[0] == outcomes[1]
 
 
@@ -166,7 +157,7 @@ def test_the_weight_of_the_tightness_is_that_beside_the_diversity():
     recipe = Age(strength=2.0, tightness_weight=0.1)
 
     def found(name, own=recipe):
-        return method_of(Plan(name, 0, own), 1.0, 90.0)(features, ages)
+        return method_of(Plan(name, 0, own), low=1.0, high=90.0)(features, ages)
 
     expected = methods.create("oe", diversity_weight=2.0, tightness_weight=0.2, rescale="authors")(features, ages)
     torch.testing.assert_close(found("oe"), expected)
@@ -178,7 +169,7 @@ def test_the_weight_of_the_tightness_is_that_beside_the_diversity():
 @pytest.mark.parametrize("setting", ["loss=mse", "reweight=sqrt-inverse"])
 def test_losses_and_weights_matter(drawn, tmp_path, setting):
     plans = [Plan("baseline", 0, tiny(drawn, "epochs=1", *own)) for own in ([], [setting])]
-    left, right = train(plans, device="cpu", folder=tmp_path)
+    left, right = AGE.train(plans, device="cpu", folder=tmp_path)
     assert left.test != right.test and all(score > 0 for score in right.test)
 
 
@@ -219,7 +210,7 @@ def test_an_outcome_survives_scores_that_are_no_numbers():
         {part: {"mae": score} for part, score in zip(("train", "validation", "test"), scores, strict=True)}
         for scores in [(1.0, None, 5.0), (1.0, 3.0, 4.0), (1.0, 2.0, 6.0), (1.0, 7.0, 3.0)]
     ]
-    outcome = _outcome(
+    outcome = AGE.outcome(
         json.loads(json.dumps(history)), {"last": {"entropy": None}, "best_validation": {"entropy": 2.0}}
     )
     assert (outcome.last, outcome.best_validation, outcome.best_test) == (3.0, 6.0, 3.0)
@@ -229,7 +220,7 @@ def test_an_outcome_survives_scores_that_are_no_numbers():
 
 def test_details_are_of_the_test_images_and_of_the_kept_features(drawn, tmp_path):
     plan = Plan("oe", 0, tiny(drawn, "feature_rows=60"))
-    (outcome,) = train([plan], device="cpu", folder=tmp_path)
+    (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path)
     folder = tmp_path / "oe-seed0"
     scores = runs.open(folder).metrics()[-1]
     last = outcome.details["last"]
@@ -241,14 +232,14 @@ def test_details_are_of_the_test_images_and_of_the_kept_features(drawn, tmp_path
     found = outcome.details["best_validation"]
     assert found["mae"] == outcome.best_validation
     assert found["train_entropy"] == kept_scores(folder, "train", best)["entropy"]
-    (without,) = train([Plan("oe", 0, tiny(drawn, "feature_rows=0"))], device="cpu", folder=tmp_path / "without")
+    (without,) = AGE.train([Plan("oe", 0, tiny(drawn, "feature_rows=0"))], device="cpu", folder=tmp_path / "without")
     assert without.test == outcome.test and set(without.details["last"]) == set(last) - set(kept)
 
 
 def test_classification_is_scored_again_from_its_checkpoint(drawn, tmp_path):
     plan = Plan("classification", 1, tiny(drawn, "epochs=1"))
-    (outcome,) = train([plan], device="cpu", folder=tmp_path)
-    scores = evaluate(plan, device="cpu", folder=tmp_path)
+    (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path)
+    scores = AGE.evaluate(plan, device="cpu", folder=tmp_path)
     assert scores["test"] == pytest.approx(outcome.last) and scores["step"] == 1
     assert torch.isfinite(torch.tensor(scores["train"]))
 
@@ -257,7 +248,7 @@ def test_classification_is_scored_again_from_its_checkpoint(drawn, tmp_path):
 def test_quick_beats_the_median(tmp_path, monkeypatch):
     monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
     recipe = PRESETS["quick"]
-    (outcome,) = train([Plan("baseline", 0, recipe)], device="cpu", folder=tmp_path / "run")
+    (outcome,) = AGE.train([Plan("baseline", 0, recipe)], device="cpu", folder=tmp_path / "run")
     ages = faces(recipe).ages
     median = (ages["test"] - ages["train"].median()).abs().mean().item()
     assert outcome.best_validation < 0.7 * median
@@ -268,8 +259,8 @@ def test_quick_beats_the_median(tmp_path, monkeypatch):
 def test_runs_on_a_gpu(drawn, tmp_path, settings):
     recipe = tiny(drawn, *settings)
     plans = [Plan(method, 3, recipe) for method in ("baseline", "oe", "classification")]
-    outcomes = train(plans, device="cuda", folder=tmp_path / "runs")
+    outcomes = AGE.train(plans, device="cuda", folder=tmp_path / "runs")
     for outcome in outcomes:
         assert len(outcome.steps) == 2 and all(math.isfinite(error) for error in outcome.test)
-    scores = evaluate(plans[0], device="cuda", folder=tmp_path / "runs")
+    scores = AGE.evaluate(plans[0], device="cuda", folder=tmp_path / "runs")
     assert scores["test"] == pytest.approx(outcomes[0].test[-1], rel=1e-3)

@@ -9,33 +9,30 @@ the training ages has 18.8.
 
 import logging
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy import methods, runs
-from ordinal_entropy.recipes import cache_folder, described
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task
+from ordinal_entropy.tasks import Plan, Task, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
+from ordinal_entropy.tasks.on_images import OnImages, Prepared, require_not_negative, require_positive
 from ordinal_entropy.vision.paths import SPLITS, refuse
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
+    from ordinal_entropy.vision.backbones import Network
     from ordinal_entropy.vision.sets import Images
-    from ordinal_entropy.vision.training import Data, Settings
+    from ordinal_entropy.vision.split import Seen
+    from ordinal_entropy.vision.training import Data
 
 METRIC = "mae"
-_GENERATED_SEED = 0  # of drawn faces
 _GIGA = 1e9
 _LOG = logging.getLogger(__name__)
-_History = Sequence[Mapping[str, Mapping[str, float | None]]]  # scores of each epoch, by part; None as JSON has NaN
 
 
 @dataclass(frozen=True)
@@ -85,15 +82,9 @@ class Age:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        for name in ("image_size", "epochs", "batch_size", "accumulate", "devices", "nodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"expected {name} to be at least 1, got {getattr(self, name)}")
-        for name in ("weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows", "padding"):
-            if getattr(self, name) < 0 or not math.isfinite(getattr(self, name)):
-                raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(self, name)}")
-        for name in ("workers", "feature_rows"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"expected {name} to be at least 0, got {getattr(self, name)}")
+        require_positive(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes")
+        require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
+        require_not_negative(self, "padding", "workers", "feature_rows")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise ValueError(f"expected learning_rate to be a positive number, got {self.learning_rate}")
         if self.bins < 2:
@@ -124,21 +115,9 @@ class _Faces(NamedTuple):
     ages: dict[str, Tensor]
     left_out: int
 
-
-class Scores(NamedTuple):
-    """The error of one epoch on each split."""
-
-    train: float
-    validation: float
-    test: float
-
-
-def settings(recipe: Age) -> "Settings":
-    """What the training on images asks for."""
-    from ordinal_entropy.vision.training import Settings
-
-    own = {field.name for field in fields(Age)}
-    return Settings(**{field.name: getattr(recipe, field.name) for field in fields(Settings) if field.name in own})
+    def to(self, device: str) -> "_Faces":
+        """The same with the images, if they are held, on a device."""
+        return self._replace(images={split: own.to(device) for split, own in self.images.items()})
 
 
 def check(recipe: Age) -> None:
@@ -157,16 +136,7 @@ def root_of(recipe: Age) -> Path:
     check(recipe)
     if recipe.data:
         return Path(recipe.data).expanduser()
-    folder = cache_folder() / f"faces-{recipe.generated}-seed{_GENERATED_SEED}"
-    if not (folder / "agedb.csv").exists():
-        beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
-        generated.make(beside, _GENERATED_SEED, recipe.generated)
-        try:
-            beside.rename(folder)
-        except OSError:
-            if not (folder / "agedb.csv").exists():  # another process was not first
-                raise
-    return folder
+    return on_images.generated_folder("faces", recipe.generated, generated.make, whole="agedb.csv")
 
 
 def faces(recipe: Age) -> _Faces:
@@ -195,7 +165,8 @@ def faces(recipe: Age) -> _Faces:
 
 def split_for(plan: Plan, found: _Faces) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
-    from ordinal_entropy.vision.training import Data, Split
+    from ordinal_entropy.vision.split import Labelled
+    from ordinal_entropy.vision.training import Data
 
     recipe, images, ages = plan.recipe, found.images["train"], found.ages["train"]
     if recipe.train_rows:
@@ -206,274 +177,53 @@ def split_for(plan: Plan, found: _Faces) -> "Data":
         images, ages = images.take(rows), ages[rows]
     weights = None if recipe.reweight == "none" else sample_weights(ages, recipe.reweight)
     return Data(
-        Split(images, ages, weights),
-        Split(found.images["val"], found.ages["val"]),
-        Split(found.images["test"], found.ages["test"]),
+        Labelled(images, ages, weights, recipe.padding),
+        Labelled(found.images["val"], found.ages["val"]),
+        Labelled(found.images["test"], found.ages["test"]),
     )
 
 
-def method_of(plan: Plan, low: float, high: float) -> methods.Method:
-    """The method of a run, whose training ages lie between two numbers."""
-    recipe = plan.recipe
-    options = {
-        "strength": recipe.strength,
-        "tightness_weight": recipe.tightness_weight,
-        "rescale": recipe.rescale,
-        "gather": recipe.devices * recipe.nodes > 1,
-        "bins": recipe.bins,
-        "low": low,
-        "high": high,
-        "decode": recipe.decode,
-    }
-    known = methods.options(plan.method)
-    return methods.create(plan.method, **{key: value for key, value in options.items() if key in known})
-
-
-def train(
-    plans: Sequence[Plan],
-    *,
-    device: str,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-    on_metrics: Callable[..., None] | None = None,
-    jobs: int = 1,
-) -> list[Outcome]:
-    """Trains runs one after the other or side by side, each in a folder of its own inside the given one.
-
-    A run that is finished there is not trained again, one that was stopped goes on.
-
-    Args:
-        plans: the runs; methods, seeds and all keys may differ.
-        device: "cpu", "cuda", ...
-        folder: of all the runs together; needed.
-        progress: is told how many batches are done, and how many there are in all runs that were not finished.
-        on_metrics: is told the epochs done and the scores of one run, as a list of one; with one job only.
-        jobs: so many processes train side by side on the device.
-
-    Returns:
-        Outcomes in the order of the plans; their steps are epochs.
-    """
-    if not plans:
-        raise ValueError("expected at least one run, got none")
-    if folder is None:
-        raise ValueError("expected a folder for the checkpoints of the runs, got none")
-    if jobs < 1:
-        raise ValueError(f"expected at least one job, got {jobs}")
-    all_runs = [(plan, folder / name) for plan, name in zip(plans, run_names(plans), strict=True)]
-    to_train = [(plan, place) for plan, place in all_runs if _run(plan, place).result() is None]
-    if jobs > 1 and len(to_train) > 1:
-        from ordinal_entropy.vision.side_by_side import side_by_side
-
-        side_by_side(partial(_train_share, device=device), to_train, jobs, progress)
-    else:
-        _train_share(to_train, progress, device=device, on_metrics=on_metrics)
-    results = [_run(plan, place).result() or {} for plan, place in all_runs]
-    return [_outcome(result["history"], result["features"]) for result in results]
-
-
-def _run(plan: Plan, place: Path) -> runs.Run:
-    return runs.create(place, {"task": "age", **described(plan.recipe)}, plan.method, plan.seed)
-
-
-def _train_share(
-    share: Sequence[tuple[Plan, Path]],
-    progress: Progress | None,
-    *,
-    device: str,
-    on_metrics: Callable[..., None] | None = None,
-) -> None:
-    """Trains runs one after the other, each in its folder."""
-    found: dict[tuple[Any, ...], _Faces] = {}
-    for number, (plan, place) in enumerate(share):
-        run, key = _run(plan, place), _data_key(plan.recipe)
-        if key not in found:
-            found.clear()  # one at a time in memory
-            found[key] = _on_device(faces(plan.recipe), device)
-
-        def in_all(done: int, total: int, number: int = number) -> None:
-            if progress is not None:  # runs of equal length, the usual case
-                progress(number * total + done, len(share) * total)
-
-        history = _trained(plan, found[key], run, device, in_all if progress is not None else None, on_metrics)
-        features = _feature_scores(run.path, history)
-        run.finish({"history": history, "left_out": found[key].left_out, "features": features})
-
-
-def run_names(plans: Sequence[Plan]) -> list[str]:
-    """A folder's name for each run: method, seed, and the keys in which the recipes differ.
-
-    Example:
-        >>> run_names([Plan("baseline", 0, Age()), Plan("oe", 0, Age(strength=5.0))])
-        ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
-    """
-    keys = [field.name for field in fields(Age)]
-    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
-    names = []
-    for plan in plans:
-        own = [f"{key}={_text(getattr(plan.recipe, key))}" for key in differing]
-        names.append("-".join([plan.method, f"seed{plan.seed}", *own]))
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"
-        )
-    return names
-
-
-def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
-    """Errors of one run, computed anew from its last checkpoint, on the dataset that the recipe names now.
-
-    Returns:
-        "step" (epochs done) and the mean absolute error on the images of each split, on the test images of each shot,
-        and on the test images by the checkpoint that is best on validation.
-    """
-    from ordinal_entropy.tasks.age.metrics import SHOTS, ShotErrors
-    from ordinal_entropy.vision import backbones, training
-
-    place = folder if (folder / training.LAST).exists() else folder / run_names([plan])[0]
-    last, best = (training.read_checkpoint(place / name) for name in (training.LAST, training.BEST))
-    method = method_of(plan, last.facts["low"], last.facts["high"])
-    metric = ShotErrors(torch.tensor(last.facts["counts"]))
-    network = backbones.create(plan.recipe.backbone, method.outputs(1), image_size=plan.recipe.image_size)
-    network.mean, network.std = last.facts["mean"], last.facts["std"]
-    dataset = faces(plan.recipe)
-    rows = min(plan.recipe.train_rows, len(dataset.images["train"]))  # another dataset may have fewer
-    parts = split_for(plan._replace(recipe=replace(plan.recipe, train_rows=rows)), dataset)
-    scores: dict[str, float] = {"step": last.epoch}
-
-    def scored(part: str) -> dict[str, float]:
-        split = getattr(parts, part)
-        return training.scored(network, method, metric, split, settings(plan.recipe), device=device)
-
-    network.load_state_dict(last.weights)
-    for part in training.PARTS:
-        found = scored(part)
-        scores[part] = found[METRIC]
-    for shot in SHOTS:
-        scores[f"test, {shot} shots"] = found[f"{METRIC}_{shot}"]
-    network.load_state_dict(best.weights)
-    scores["test, best on validation"] = scored("test")[METRIC]
-    return scores
-
-
-def _trained(
-    plan: Plan,
-    found: _Faces,
-    run: runs.Run,
-    device: str,
-    progress: Progress | None,
-    on_metrics: Callable[..., None] | None,
-) -> list[dict[str, dict[str, float]]]:
-    """The scores of every epoch of one run."""
+def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepared:
+    """One run; bins and shots are those of the training ages, or of the facts of a run that is trained."""
     from ordinal_entropy.tasks.age.metrics import ShotErrors
-    from ordinal_entropy.vision import backbones, training
+    from ordinal_entropy.vision import backbones
+    from ordinal_entropy.vision.split import Labelled
 
-    recipe, parts = plan.recipe, split_for(plan, found)
-    ages = parts.train.targets.cpu()
-    low, high, counts = float(ages.min()), float(ages.max()), age_counts(ages)
-    method = method_of(plan, low, high)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(plan.seed)  # the same first weights whatever the method
-        network = backbones.create(
+    recipe, new = plan.recipe, facts is None
+    if not new:  # another dataset may have fewer
+        rows = min(recipe.train_rows, len(found.images["train"]))
+        plan = plan._replace(recipe=replace(recipe, train_rows=rows))
+    parts = split_for(plan, found)
+    if facts is None:
+        assert isinstance(parts.train, Labelled)
+        ages = parts.train.targets.cpu()
+        facts = {"low": float(ages.min()), "high": float(ages.max()), "counts": age_counts(ages).tolist()}
+    method = on_images.method_of(plan, low=facts["low"], high=facts["high"])
+
+    def make_network() -> "Network":
+        return backbones.create(
             recipe.backbone,
             method.outputs(1),
-            recipe.pretrained or None,
+            recipe.pretrained or None if new else None,
             image_size=recipe.image_size,
             zero_last_norm=recipe.zero_last_norm or bool(recipe.pretrained),
         )
-    logged = {line["step"] for line in run.metrics()}
 
-    def on_epoch(epoch: int, scores: Any) -> None:
-        if epoch not in logged:
-            run.log(step=epoch, **{f"{part}_{name}": scores[part][name] for part in scores for name in scores[part]})
-        if on_metrics is not None:
-            on_metrics(epoch, [Scores(*(scores[part][METRIC] for part in training.PARTS))])
+    def loss(outputs: Tensor, seen: "Seen") -> Tensor:
+        return task_loss(outputs, seen.targets, seen.weights, loss=recipe.loss)
 
-    module = training.Training(
-        network,
-        method,
-        lambda predictions, targets, weights: task_loss(predictions, targets, weights, loss=recipe.loss),
-        ShotErrors(counts),
-        parts,
-        settings(recipe),
-        seed=plan.seed,
-        folder=run.path,
-        facts={"low": low, "high": high, "counts": counts.tolist(), "mean": network.mean, "std": network.std},
-        callbacks=training.Callbacks(on_epoch, progress),
-    )
-    return training.fit(module, device=device, folder=run.path, monitor=METRIC)
-
-
-def _feature_scores(folder: Path, history: _History) -> dict[str, dict[str, float]]:
-    """Of the test images, and as "train_..." of the training images, whose features the run kept."""
-    from ordinal_entropy.vision.features import kept_scores
-
-    places, found = _places(history), {}
-    for place in set(places.values()):
-        test, train = (kept_scores(folder, part, place + 1) for part in ("test", "train"))
-        found[place] = {**test, **{f"train_{name}": score for name, score in train.items()}}
-    return {at: found[place] for at, place in places.items()}
-
-
-def _outcome(history: _History, features: Mapping[str, Mapping[str, float | None]]) -> Outcome:
-    train, validation, test = (
-        [_or_nan(epoch[part][METRIC]) for epoch in history] for part in ("train", "validation", "test")
-    )
-    places = _places(history)
-    details = {
-        at: {name: _or_nan(score) for name, score in [*history[place]["test"].items(), *features[at].items()]}
-        for at, place in places.items()
-    }
-    return Outcome(
-        steps=list(range(1, len(test) + 1)),
-        train=train,
-        validation=validation,
-        test=test,
-        last=test[-1],
-        best_validation=test[places["best_validation"]],
-        best_test=min(test, key=_or_infinite),
-        details=details,
-    )
-
-
-def _places(history: _History) -> dict[str, int]:
-    """The last epoch and the one that is best on validation, counted from 0."""
-    scores = [_or_infinite(_or_nan(epoch["validation"][METRIC])) for epoch in history]
-    return {"last": len(scores) - 1, "best_validation": scores.index(min(scores))}
-
-
-def _or_nan(score: float | None) -> float:
-    return math.nan if score is None else score
-
-
-def _or_infinite(score: float) -> float:
-    return math.inf if math.isnan(score) else score
-
-
-def _data_key(recipe: Age) -> tuple[Any, ...]:
-    return recipe.data, recipe.generated, recipe.skip_bad, recipe.image_size, recipe.memory
-
-
-def _on_device(found: _Faces, device: str) -> _Faces:
-    images = {split: own.to(device) for split, own in found.images.items()}
-    return found._replace(images=images)
-
-
-def _text(value: Any) -> str:
-    """Of a value, for the name of a folder."""
-    text = (
-        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
-    )
-    return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
+    return Prepared(parts, method, make_network, loss, ShotErrors(torch.tensor(facts["counts"])), facts)
 
 
 _BY_SHOT = {"all": "", "many": "_many", "median": "_median", "few": "_few"}
-_OF_FEATURES = {
-    "entropy": "entropy",
-    "conditional\nentropy": "conditional_entropy",
-    "diversity": "diversity",
-    "ordinality": "ordinality",
-    "effective\nrank": "effective_rank",
-}
+AGE = OnImages(
+    "age",
+    METRIC,
+    faces,
+    ("data", "generated", "skip_bad", "image_size", "memory"),
+    prepare,
+    shown={f"{shot} shots": f"{METRIC}{end}" for shot, end in _BY_SHOT.items() if end},
+)
 
 TASKS = {
     "age": Task(
@@ -482,14 +232,13 @@ TASKS = {
         True,
         PRESETS,
         (),
-        train,
-        evaluate,
+        AGE.train,
+        AGE.evaluate,
         check,
         details={
             "Test MAE by shot": {heading: f"mae{end}" for heading, end in _BY_SHOT.items()},
             "Test GM by shot": {heading: f"gm{end}" for heading, end in _BY_SHOT.items()},
-            "Features of test images": _OF_FEATURES,
-            "Features of training images": {heading: f"train_{name}" for heading, name in _OF_FEATURES.items()},
+            **on_images.FEATURE_TABLES,
         },
         paper_at="best_validation",  # as the benchmark has it
     )

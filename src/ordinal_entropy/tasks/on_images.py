@@ -1,0 +1,353 @@
+"""The runs of a task on images: trained one after the other or side by side, resumed, scored again.
+
+What a task has of its own is in an :class:`OnImages`; the training itself is in ``ordinal_entropy.vision.training``.
+"""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+
+from ordinal_entropy import methods, runs
+from ordinal_entropy.recipes import cache_folder, described
+from ordinal_entropy.tasks import Outcome, Plan, Progress
+
+if TYPE_CHECKING:  # Lightning takes seconds to import
+    from torchmetrics import Metric
+
+    from ordinal_entropy.vision.training import Data, Loss, Network, Settings
+
+_GENERATED_SEED = 0
+_History = Sequence[Mapping[str, Mapping[str, float | None]]]  # scores of each epoch, by part; None as JSON has NaN
+
+
+class Scores(NamedTuple):
+    """The score of one epoch on each split."""
+
+    train: float
+    validation: float
+    test: float
+
+
+class Dataset(Protocol):
+    """A dataset as read."""
+
+    @property
+    def left_out(self) -> int:
+        """Files that cannot be used."""
+        ...
+
+    def to(self, device: str) -> "Dataset":
+        """The same with what is held in memory on a device."""
+        ...
+
+
+class Prepared(NamedTuple):
+    """All that one run is made of."""
+
+    data: "Data"
+    method: methods.Method
+    make_network: "Callable[[], Network]"  # with new weights, by torch's generator
+    loss: "Loss"
+    metric: "Metric"
+    facts: Mapping[str, Any] = {}  # of the training data, which a later evaluation needs; plain numbers and lists
+    train_metric: "Metric | None" = None  # of the batches trained on, where that should be another
+
+
+@dataclass(frozen=True)
+class OnImages:
+    """A task on images: its name, and what its runs have of their own."""
+
+    name: str
+    metric: str  # the score that decides; lower is better
+    read: Callable[[Any], Dataset]  # the dataset of a recipe
+    read_keys: tuple[str, ...]  # keys of the recipe that it depends on
+    prepare: Callable[[Plan, Any, Mapping[str, Any] | None], Prepared]  # plan, dataset, facts of a run to be scored
+    shown: Mapping[str, str] = field(
+        default_factory=dict
+    )  # further lines of an evaluation: what is said -> score on the test images
+
+    def train(
+        self,
+        plans: Sequence[Plan],
+        *,
+        device: str,
+        folder: Path | None = None,
+        progress: Progress | None = None,
+        on_metrics: Callable[..., None] | None = None,
+        jobs: int = 1,
+    ) -> list[Outcome]:
+        """Trains runs one after the other or side by side, each in a folder of its own inside the given one.
+
+        A run that is finished there is not trained again, one that was stopped goes on.
+
+        Args:
+            plans: the runs; methods, seeds and all keys may differ.
+            device: "cpu", "cuda", ...
+            folder: of all the runs together; needed.
+            progress: is told how many batches are done, and how many there are in all runs that were not finished.
+            on_metrics: is told the epochs done and the scores of one run, as a list of one; with one job only.
+            jobs: so many processes train side by side on the device.
+
+        Returns:
+            Outcomes in the order of the plans; their steps are epochs.
+        """
+        if not plans:
+            raise ValueError("expected at least one run, got none")
+        if folder is None:
+            raise ValueError("expected a folder for the checkpoints of the runs, got none")
+        if jobs < 1:
+            raise ValueError(f"expected at least one job, got {jobs}")
+        all_runs = [(plan, folder / name) for plan, name in zip(plans, run_names(plans), strict=True)]
+        to_train = [(plan, place) for plan, place in all_runs if self._run(plan, place).result() is None]
+        if jobs > 1 and len(to_train) > 1:
+            from ordinal_entropy.vision.side_by_side import side_by_side
+
+            side_by_side(partial(self._train_share, device=device), to_train, jobs, progress)
+        else:
+            self._train_share(to_train, progress, device=device, on_metrics=on_metrics)
+        results = [self._run(plan, place).result() or {} for plan, place in all_runs]
+        return [self.outcome(result["history"], result["features"]) for result in results]
+
+    def evaluate(self, plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
+        """Scores of one run, computed anew from its last checkpoint, on the dataset that the recipe names now.
+
+        Returns:
+            "step" (epochs done), the score on the images of each split, the further ones of the task, and the score on
+            the test images by the checkpoint that is best on validation.
+        """
+        from ordinal_entropy.vision import training
+
+        place = folder if (folder / training.LAST).exists() else folder / run_names([plan])[0]
+        last, best = (training.read_checkpoint(place / name) for name in (training.LAST, training.BEST))
+        made = self.prepare(plan, self.read(plan.recipe), last.facts)
+        with torch.random.fork_rng(devices=[]):
+            network: Any = made.make_network()
+        network.mean, network.std = last.facts["mean"], last.facts["std"]
+        scores: dict[str, float] = {"step": last.epoch}
+
+        def scored(part: str) -> dict[str, float]:
+            split = getattr(made.data, part)
+            return training.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
+
+        network.load_state_dict(last.weights)
+        for part in training.PARTS:
+            found = scored(part)
+            scores[part] = found[self.metric]
+        scores |= {f"test, {what}": found[name] for what, name in self.shown.items()}
+        network.load_state_dict(best.weights)
+        scores["test, best on validation"] = scored("test")[self.metric]
+        return scores
+
+    def outcome(self, history: _History, features: Mapping[str, Mapping[str, float | None]]) -> Outcome:
+        """Of a finished run."""
+        train, validation, test = (
+            [_or_nan(epoch[part][self.metric]) for epoch in history] for part in ("train", "validation", "test")
+        )
+        places = self._places(history)
+        details = {
+            at: {name: _or_nan(score) for name, score in [*history[place]["test"].items(), *features[at].items()]}
+            for at, place in places.items()
+        }
+        return Outcome(
+            steps=list(range(1, len(test) + 1)),
+            train=train,
+            validation=validation,
+            test=test,
+            last=test[-1],
+            best_validation=test[places["best_validation"]],
+            best_test=min(test, key=_or_infinite),
+            details=details,
+        )
+
+    def _train_share(
+        self,
+        share: Sequence[tuple[Plan, Path]],
+        progress: Progress | None,
+        *,
+        device: str,
+        on_metrics: Callable[..., None] | None = None,
+    ) -> None:
+        """Trains runs one after the other, each in its folder."""
+        found: dict[tuple[Any, ...], Dataset] = {}
+        for number, (plan, place) in enumerate(share):
+            run, key = self._run(plan, place), tuple(getattr(plan.recipe, name) for name in self.read_keys)
+            if key not in found:
+                found.clear()  # one at a time in memory
+                found[key] = self.read(plan.recipe).to(device)
+
+            def in_all(done: int, total: int, number: int = number) -> None:
+                if progress is not None:  # runs of equal length, the usual case
+                    progress(number * total + done, len(share) * total)
+
+            told = in_all if progress is not None else None
+            history = self._trained(plan, found[key], run, device, told, on_metrics)
+            features = self._feature_scores(run.path, history)
+            run.finish({"history": history, "left_out": found[key].left_out, "features": features})
+
+    def _run(self, plan: Plan, place: Path) -> runs.Run:
+        return runs.create(place, {"task": self.name, **described(plan.recipe)}, plan.method, plan.seed)
+
+    def _places(self, history: _History) -> dict[str, int]:
+        """The last epoch and the one that is best on validation, counted from 0."""
+        scores = [_or_infinite(_or_nan(epoch["validation"][self.metric])) for epoch in history]
+        return {"last": len(scores) - 1, "best_validation": scores.index(min(scores))}
+
+    def _trained(
+        self,
+        plan: Plan,
+        dataset: Dataset,
+        run: runs.Run,
+        device: str,
+        progress: Progress | None,
+        on_metrics: Callable[..., None] | None,
+    ) -> list[dict[str, dict[str, float]]]:
+        """The scores of every epoch of one run."""
+        from ordinal_entropy.vision import training
+
+        made = self.prepare(plan, dataset, None)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(plan.seed)  # the same first weights whatever the method
+            network = made.make_network()
+        logged = {line["step"] for line in run.metrics()}
+
+        def on_epoch(epoch: int, scores: Any) -> None:
+            if epoch not in logged:
+                run.log(
+                    step=epoch, **{f"{part}_{name}": scores[part][name] for part in scores for name in scores[part]}
+                )
+            if on_metrics is not None:
+                on_metrics(epoch, [Scores(*(scores[part][self.metric] for part in training.PARTS))])
+
+        module = training.Training(
+            network,
+            made.method,
+            made.loss,
+            made.metric,
+            made.data,
+            settings(plan.recipe),
+            seed=plan.seed,
+            train_metric=made.train_metric,
+            folder=run.path,
+            facts={**made.facts, "mean": network.mean, "std": network.std},
+            callbacks=training.Callbacks(on_epoch, progress),
+        )
+        return training.fit(module, device=device, folder=run.path, monitor=self.metric)
+
+    def _feature_scores(self, folder: Path, history: _History) -> dict[str, dict[str, float]]:
+        """Of the test images, and as "train_..." of the training images, whose features the run kept."""
+        from ordinal_entropy.vision.features import kept_scores
+
+        places, found = self._places(history), {}
+        for place in set(places.values()):
+            test, train = (kept_scores(folder, part, place + 1) for part in ("test", "train"))
+            found[place] = {**test, **{f"train_{name}": score for name, score in train.items()}}
+        return {at: found[place] for at, place in places.items()}
+
+
+def settings(recipe: Any) -> "Settings":
+    """What the training asks for, of a recipe with keys of the same names."""
+    from ordinal_entropy.vision.training import Settings
+
+    own = {each.name for each in fields(recipe)}
+    return Settings(**{each.name: getattr(recipe, each.name) for each in fields(Settings) if each.name in own})
+
+
+def method_of(plan: Plan, **further: Any) -> methods.Method:
+    """The method of a run: of the keys of its recipe, and of further options, those that it takes."""
+    recipe = plan.recipe
+    keys = {"strength", "tightness_weight", "rescale", "bins", "decode"}
+    options = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name in keys}
+    options |= {"gather": recipe.devices * recipe.nodes > 1, **further}
+    known = methods.options(plan.method)
+    return methods.create(plan.method, **{key: value for key, value in options.items() if key in known})
+
+
+def generated_folder(name: str, count: int, make: Callable[[Path, int, int], None], *, whole: str) -> Path:
+    """Where a generated dataset is kept; it is made if it is not there yet.
+
+    Args:
+        name: of the folder in the cache.
+        count: of images.
+        make: writes it: folder, seed, count.
+        whole: a file that is there when it is.
+    """
+    folder = cache_folder() / f"{name}-{count}-seed{_GENERATED_SEED}"
+    if not (folder / whole).exists():
+        beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
+        make(beside, _GENERATED_SEED, count)
+        try:
+            beside.rename(folder)
+        except OSError:
+            if not (folder / whole).exists():  # another process was not first
+                raise
+    return folder
+
+
+def run_names(plans: Sequence[Plan]) -> list[str]:
+    """A folder's name for each run: method, seed, and the keys in which the recipes differ.
+
+    Example:
+        >>> from ordinal_entropy.tasks.age.recipe import Age
+        >>> run_names([Plan("baseline", 0, Age()), Plan("oe", 0, Age(strength=5.0))])
+        ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
+    """
+    keys = [each.name for each in fields(plans[0].recipe)]
+    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
+    names = []
+    for plan in plans:
+        own = [f"{key}={_text(getattr(plan.recipe, key))}" for key in differing]
+        names.append("-".join([plan.method, f"seed{plan.seed}", *own]))
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"
+        )
+    return names
+
+
+def require_positive(recipe: Any, *names: str) -> None:
+    """A ValueError unless these keys of a recipe are at least 1."""
+    for name in names:
+        if getattr(recipe, name) < 1:
+            raise ValueError(f"expected {name} to be at least 1, got {getattr(recipe, name)}")
+
+
+def require_not_negative(recipe: Any, *names: str) -> None:
+    """A ValueError unless these keys of a recipe are numbers from 0 on."""
+    for name in names:
+        if getattr(recipe, name) < 0 or not math.isfinite(getattr(recipe, name)):
+            raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(recipe, name)}")
+
+
+def _or_nan(score: float | None) -> float:
+    return math.nan if score is None else score
+
+
+def _or_infinite(score: float) -> float:
+    return math.inf if math.isnan(score) else score
+
+
+def _text(value: Any) -> str:
+    """Of a value, for the name of a folder."""
+    text = (
+        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
+    )
+    return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
+
+
+_OF_FEATURES = {
+    "entropy": "entropy",
+    "conditional\nentropy": "conditional_entropy",
+    "diversity": "diversity",
+    "ordinality": "ordinality",
+    "effective\nrank": "effective_rank",
+}
+FEATURE_TABLES = {  # of a task's details
+    "Features of test images": _OF_FEATURES,
+    "Features of training images": {heading: f"train_{name}" for heading, name in _OF_FEATURES.items()},
+}

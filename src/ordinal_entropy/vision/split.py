@@ -1,0 +1,124 @@
+"""A split of a dataset as a network sees it: the one thing in which the training on images differs between tasks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ordinal_entropy.vision.augment import moved, random_moves
+from ordinal_entropy.vision.sets import Images
+
+Device = str | torch.device
+
+
+class Seen(NamedTuple):
+    """A batch: what the network is shown, and what it should say."""
+
+    images: Tensor  # (b, 3, h, w), bytes or floats from 0 to 255
+    targets: Tensor  # (b, 1), or maps (b, 1, h', w')
+    mask: Tensor | None = None  # boolean, in the shape of the targets: those that count; None: all do
+    weights: Tensor | None = None  # (b,), of the images in the task loss
+    truth: Tensor | None = None  # what predictions are scored against, where that is not the targets
+
+
+class Picked:
+    """Rows of a batch, and what was read of them if the split is not held in memory.
+
+    No tuple: Lightning would look at each number of one.
+    """
+
+    def __init__(self, rows: Tensor, numbers: Sequence[int] = (), raw: Sequence[Tensor] = ()) -> None:
+        self.rows = rows  # (b,), on the device
+        self.numbers = numbers  # the same for the host; only of a split that is held
+        self.raw = raw  # as `Split.read` gives it, stacked; only of a split that is not
+
+
+class Split(ABC):
+    """Images with their targets. What a task has to say of its own is in a class like :class:`Labelled`."""
+
+    held: bool = True  # in memory; if not, `read` gives one image after the other, in other processes
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many images there are."""
+
+    @abstractmethod
+    def to(self, device: Device) -> "Split":
+        """The same with everything that is held on a device."""
+
+    @abstractmethod
+    def take(self, rows: Tensor) -> "Split":
+        """The images at the given places ``(m,)`` alone, held in memory."""
+
+    @abstractmethod
+    def draws(self, generator: torch.Generator) -> Tensor:
+        """Random numbers ``(n, ...)`` of an epoch, a row for each image: all that its augmentation is made of."""
+
+    @abstractmethod
+    def seen(self, picked: Picked, draws: Tensor | None) -> Seen:
+        """A batch to train on, by the draws of its rows ``(b, ...)``, or with None one to predict. Waits for no GPU."""
+
+    def read(self, index: int) -> Sequence[Tensor]:
+        """Tensors of one image, of the same shape for all."""
+        raise NotImplementedError(f"{type(self).__name__} holds its images")
+
+    def batches(self, size: int) -> Sequence[Tensor]:
+        """Rows of all images in turn, about so many at a time; each batch can be stacked."""
+        rows: tuple[Tensor, ...] = torch.arange(len(self)).split(size)
+        return rows
+
+    def scored(self, predictions: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+        """What the metric is given of a batch: predictions and truth, of shapes that can be joined with others."""
+        return predictions, seen.targets if seen.truth is None else seen.truth
+
+    def feature_rows(self, features: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
+        """Features ``(n, d)`` and targets ``(n, 1)`` that are kept of a batch. May wait for a GPU."""
+        return features, seen.targets
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled(Split):
+    """Images with a number each; to train on they are moved by some pixels, and half of them mirrored."""
+
+    images: Images
+    targets: Tensor  # (n, 1)
+    weights: Tensor | None = None  # (n,), in the task loss
+    padding: int = 0  # pixels that an image is moved by, at most
+
+    @property
+    def held(self) -> bool:  # type: ignore[override]
+        """Whether the pixels are in memory."""
+        return self.images.pixels is not None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def to(self, device: Device) -> "Labelled":
+        """The same on a device."""
+        weights = None if self.weights is None else self.weights.to(device)
+        return replace(self, images=self.images.to(device), targets=self.targets.to(device), weights=weights)
+
+    def take(self, rows: Tensor) -> "Labelled":
+        """Those at the given places."""
+        own = rows.to(self.targets.device)
+        weights = None if self.weights is None else self.weights[own]
+        return replace(self, images=self.images.take(rows).held(), targets=self.targets[own], weights=weights)
+
+    def read(self, index: int) -> Sequence[Tensor]:
+        """The pixels."""
+        return (self.images[index][0],)
+
+    def draws(self, generator: torch.Generator) -> Tensor:
+        """Of ``augment.moved``."""
+        return random_moves(len(self), self.padding, generator)
+
+    def seen(self, picked: Picked, draws: Tensor | None) -> Seen:
+        """Images as they are, or moved."""
+        images = picked.raw[0] if picked.raw else self.images.batch(picked.rows)
+        if draws is not None:
+            images = moved(images, draws, self.padding)
+        weights = None if self.weights is None else self.weights[picked.rows]
+        return Seen(images, self.targets[picked.rows], weights=weights)
