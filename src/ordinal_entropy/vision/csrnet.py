@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ordinal_entropy.vision import backbones
 from ordinal_entropy.vision.backbones import Encoder
+from ordinal_entropy.vision.heads import ConvHead
 
 WIDTHS = (512, 512, 512, 256, 128, 64)  # of the back end
 DILATION = 2
@@ -43,7 +44,7 @@ class CSRNet(nn.Module):
                 self.back.append(nn.BatchNorm2d(width))
             self.back.append(nn.ReLU(inplace=True))
             channels = width
-        self.head = nn.Conv2d(channels, outputs, 1)
+        self.head = ConvHead(channels, outputs, 1)
         self.mean = front.mean
         self.std = front.std
         for module in [*self.back, self.head]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ordinal_entropy.vision import backbones
 from ordinal_entropy.vision.backbones import Encoder
+from ordinal_entropy.vision.heads import ConvHead
 
 
 class Decoder(nn.Module):
@@ -45,7 +46,7 @@ class Decoder(nn.Module):
             out = width * max(1, stride // 4)
             self.levels[str(stride)] = _Level(channels, found.get(stride, 0), out)
             channels = out
-        self.head = nn.Conv2d(width, outputs, 1)
+        self.head = ConvHead(width, outputs, 1)
         self.mean = encoder.mean
         self.std = encoder.std
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ordinal_entropy.vision import backbones
 from ordinal_entropy.vision.backbones import Encoder
+from ordinal_entropy.vision.heads import ConvHead
 
 WINDOW = 7
 SHIFT = WINDOW // 2  # of every second block
@@ -67,7 +68,7 @@ class NeWCRFs(nn.Module):
         self.levels = nn.ModuleList(
             [Level(channels, width * 2**k // 2, width * 2**k) for k, channels in enumerate(encoder.channels)]
         )
-        self.head = nn.Conv2d(width, outputs, 3, padding=1)
+        self.head = ConvHead(width, outputs, 3, padding=1)
         self.mean = encoder.mean
         self.std = encoder.std
 
