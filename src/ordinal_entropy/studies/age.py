@@ -86,7 +86,8 @@ def _published_weighted(keys: TightnessWeights, variants: Sequence[Variant]) -> 
 def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
     from ordinal_entropy.figures.differences import draw
 
-    draw(summary, path, title=title)
+    rows = summary["recipe"].get("train_rows")
+    draw(summary, path, title=f"{title}, {rows:,} training images" if rows else title)
 
 
 def _study(

@@ -125,9 +125,12 @@ def probability(p: float | None) -> str:
     return "<0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
+_NAME = len("classification")  # a name that is not folded
+
+
 def _table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", justify="left", overflow="fold")
+    table.add_column("", justify="left", overflow="fold", min_width=_NAME)
     return table
 
 
