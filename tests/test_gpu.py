@@ -289,3 +289,210 @@ def test_fused_grouping_of_maps(options, t, per):
     value, gradient = value_and_gradient(maps.cuda(), targets.cuda(), mask.cuda(), per=per, stride=2, **options)
     torch.testing.assert_close(value.cpu().double(), expected[0], rtol=1e-5, atol=1e-6)
     assert (gradient.cpu().double() - expected[1]).norm() / expected[1].norm() < 1e-5
+
+
+# ----------------------------------------------------------------------------------------------------------- dense maps
+
+
+DENSE = [
+    {},
+    {"distance": "cosine", "tightness_over": "shared"},
+    {"centers": "average-first", "tightness_power": 2, "rescale": "authors"},
+    {"normalize": False, "tightness_over": "shared", "grouping": 2.5},
+]
+
+
+def dense(dtype=torch.float32, last=True, t=1, weighted=False):
+    """Maps of four images: the third has no valid place, the fourth one; what is not valid is NaN."""
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(4, 24, 32, 40, generator=generator).to(dtype)
+    targets = torch.randint(0, 30, (4, t, 64, 80), generator=generator).float()
+    mask = torch.rand(4, 64, 80, generator=generator) > 0.25
+    mask[2:] = False
+    mask[3, 8, 16] = True
+    maps.movedim(1, 3)[~mask[:, ::2, ::2]] = torch.nan
+    targets.movedim(1, 3)[~mask] = torch.nan
+    parts = [targets, mask]
+    if weighted:
+        parts.append(torch.randint(0, 3, (4, 64, 80), generator=generator) + 0.5)
+    return maps.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format), *parts
+
+
+def dense_step(maps, targets, mask, weight=None, tensors=False, **options):
+    """Loss and its gradient; where the strengths are tensors, also by them."""
+    x = maps.detach().clone().requires_grad_()
+    push, pull = 0.7, 1.3
+    if tensors:
+        wide = {"dtype": torch.promote_types(x.dtype, torch.float32), "device": x.device}
+        push, pull = (torch.tensor(strength, requires_grad=True, **wide) for strength in (push, pull))
+    options |= {"diversity_weight": push, "tightness_weight": pull, "sample_weight": weight}
+    loss = ordinal_entropy(x, targets, mask, **options)
+    (1024 * loss).backward()  # so that half precision can hold the gradient
+    return loss.detach(), x.grad, *([push.grad, pull.grad] if tensors else [])
+
+
+@pytest.mark.parametrize("options", DENSE, ids=str)
+@pytest.mark.parametrize("per", ["image", "batch"])
+@pytest.mark.parametrize(
+    "dtype, last, weighted, tensors, stride",
+    [
+        (torch.float32, True, False, False, 2),
+        (torch.float32, False, True, True, 4),
+        (torch.bfloat16, True, True, False, 4),
+        (torch.float16, True, False, True, 2),
+        (torch.bfloat16, False, False, False, 1),
+    ],
+)
+def test_dense_maps(dtype, last, weighted, tensors, stride, per, options):
+    maps, *parts = dense(dtype, last, weighted=weighted)
+    options = {"stride": stride, "per": per, "tensors": tensors} | options
+    value, gradient, *by_strengths = dense_step(maps.double(), *parts, **options)
+    found, of_found, *by_found = dense_step(maps.cuda(), *(part.cuda() for part in parts), **options)
+    bound = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-3}[dtype]
+    close = {"rtol": 1e-5, "atol": 2e-6} if dtype == torch.float32 else {"rtol": 5e-4, "atol": 5e-4}
+    torch.testing.assert_close(found.cpu().double(), value, **close)
+    for a, b in zip(by_found, by_strengths, strict=True):
+        torch.testing.assert_close(a.cpu().double(), b, rtol=close["rtol"], atol=1024 * close["atol"])
+    of_found = of_found.cpu()
+    assert of_found.stride() == maps.stride()
+    assert of_found.isfinite().all()
+    assert (of_found.double() - gradient).norm() / gradient.norm() < bound
+    assert (of_found.movedim(1, 3)[~parts[1][:, ::2, ::2]] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("c", [1, 24, 128, 700])
+@pytest.mark.parametrize("masked", [True, False])
+def test_picked_and_spread_are_those_of_slices(c, masked, dtype):
+    from ordinal_entropy.kernels import maps as fused
+
+    maps = torch.randn(3, c, 24, 36, device="cuda").to(dtype).contiguous(memory_format=torch.channels_last)
+    amount = torch.randint(0, 3, (3, 6, 9), device="cuda").float()
+    kept = (amount != 0)[..., None] | (not masked)
+    amount = amount if masked else None
+    picked = fused.picked(maps, amount, 4, 4, torch.float32)
+    assert torch.equal(picked, torch.where(kept, maps.permute(0, 2, 3, 1)[:, ::4, ::4].float(), 0))
+    by_picked = torch.where(kept, torch.randn_like(picked), torch.nan)
+    expected = torch.zeros(3, 24, 36, c, device="cuda", dtype=dtype)
+    expected[:, ::4, ::4] = torch.where(kept, by_picked, 0).to(dtype)
+    assert torch.equal(fused.spread(by_picked, amount, 24, 36, dtype), expected.permute(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [0.0, 2.5])
+@pytest.mark.parametrize("g, n, t", [(1, 1, 1), (3, 33, 2), (2, 300, 1), (2, 3536, 1), (1, 5000, 3), (1, 8192, 1)])
+def test_places_of_rows(g, n, t, width, dtype):
+    """As plain operations group them."""
+    from ordinal_entropy.centers import group
+    from ordinal_entropy.kernels import grouped
+
+    generator = torch.Generator().manual_seed(n)
+    targets = torch.randint(-20, n // 2 + 1, (g, n, t), generator=generator).to(dtype) / 4
+    amount = torch.randint(0, 3, (g, n), generator=generator).float()
+    slot, share, values, there, used = (x.cpu() for x in grouped.places(targets.cuda(), amount.cuda(), width))
+    features = torch.ones(g, n, 1, dtype=torch.float64)
+    expected = group(features, targets, amount, grouping=width or "unique", unit=False, eager=False)
+    kept = amount > 0
+    assert torch.equal(used, expected.amount.sum(1))
+    for k in range(g):
+        m = int(used[k])
+        assert torch.equal(there[k], (torch.arange(n) < m).float())
+        assert (values[k, m:] == 0).all()
+        mine = slot[k][kept[k]]
+        assert mine.numel() == 0 or torch.equal(mine.unique(), torch.arange(m))
+        if t == 1:  # otherwise the plain operations take another order
+            assert torch.equal(mine, expected.slot[k][kept[k]])
+        of_rows = expected.values[k][expected.slot[k]][kept[k]]
+        torch.testing.assert_close(values[k][mine], of_rows, rtol=1e-6, atol=1e-6)
+        sums = torch.zeros(n).index_add(0, slot[k], share[k])
+        torch.testing.assert_close(sums, there[k], rtol=1e-5, atol=1e-6)
+    assert (share[~kept] == 0).all()
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
+@pytest.mark.parametrize("options", DENSE, ids=str)
+def test_no_host_synchronisation_on_dense_maps(options):
+    maps, targets, mask = (part.cuda() for part in dense(torch.bfloat16))
+    options = {"stride": 4, "per": "image"} | options
+    dense_step(maps, targets, mask, **options)
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        dense_step(maps, targets, mask, **options)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_dense_step_in_a_cuda_graph(last):
+    """A head and the regularizer on the same maps; replayed on other maps, targets and masks."""
+    maps, targets, mask = (part.cuda() for part in dense(torch.bfloat16, last))
+    maps = maps.nan_to_num()
+    x, head = maps.clone(), torch.randn(24, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        own = x.detach().requires_grad_()  # a leaf of this stream
+        task = (own * head[:, None, None]).float().square().mean()
+        loss = task + ordinal_entropy(own, targets, mask, stride=4, per="image")
+        return loss, torch.autograd.grad(1024 * loss, own)[0]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss, gradient = step()
+    with torch.no_grad():
+        x.copy_(maps.flip(0))
+        targets.copy_(targets.flip(0))
+        mask.copy_(mask.flip(0))
+    for _ in range(2):
+        graph.replay()
+        expected = step()
+        torch.testing.assert_close(loss, expected[0], rtol=1e-5, atol=1e-6)
+        assert (gradient.double() - expected[1].double()).norm() < 1e-3 * expected[1].double().norm()
+
+
+def test_dense_backward_twice():
+    maps, targets, mask = (part.cuda() for part in dense())
+    x, strength = maps.requires_grad_(), torch.tensor(2.0, device="cuda", requires_grad=True)
+    loss = ordinal_entropy(x, targets, mask, stride=2, per="image", tightness_weight=strength)
+    first = torch.autograd.grad(loss, [x, strength], retain_graph=True)
+    second = torch.autograd.grad(3 * loss, [x, strength])
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(3 * a, b)
+
+
+def test_dense_maps_compiled_and_transformed():
+    maps, targets, mask = (part.cuda() for part in dense())
+
+    def loss(x):
+        return ordinal_entropy(x, targets, mask, stride=4, per="image")
+
+    expected = value_and_gradient(maps, targets, mask, stride=4, per="image")
+    x = maps.clone().requires_grad_()
+    torch.compiler.reset()
+    compiled = torch.compile(loss, fullgraph=True)(x)
+    compiled.backward()
+    for value, gradient in ((compiled.detach(), x.grad), (loss(maps), torch.func.grad(loss)(maps))):
+        torch.testing.assert_close(value, expected[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(gradient, expected[1], rtol=1e-3, atol=1e-7)
+
+
+def test_a_dense_step_takes_few_launches():
+    maps, targets, mask = (part.cuda() for part in dense(torch.bfloat16))
+    x = maps.requires_grad_()
+
+    def step():
+        return torch.autograd.grad(ordinal_entropy(x, targets, mask, stride=4, per="image"), x)
+
+    step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
+        step()
+        torch.cuda.synchronize()
+    names = [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    assert names
+    assert len(names) <= 22, names

@@ -148,19 +148,22 @@ def test_shapes_that_do_not_fit(features, targets, keywords, message):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("last", [True, False])
-def test_picked_rows_have_the_gradient_of_slices(last, dtype):
+@pytest.mark.parametrize("masked", [True, False])
+def test_picked_rows_have_the_gradient_of_slices(masked, last, dtype):
     """Values, gradient and its layout in memory; what the gradient's own gradient is; under vmap."""
     generator = torch.Generator().manual_seed(0)
     maps = torch.randn(2, 3, 8, 12, generator=generator, dtype=torch.float64).to(dtype)
     maps = maps.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
     targets = torch.rand(2, 8, 12, generator=generator)
+    mask = torch.rand(2, 8, 12, generator=generator) > 0.3 if masked else None
 
     def by_slices(x):
         picked = x.permute(0, 2, 3, 1)[:, ::4, ::4].flatten(1, 2)
-        return ordinal_entropy(picked, targets[:, ::4, ::4].flatten(1), per="image")
+        inside = mask[:, ::4, ::4].flatten(1) if masked else None
+        return ordinal_entropy(picked, targets[:, ::4, ::4].flatten(1), inside, per="image")
 
     def by_stride(x):
-        return ordinal_entropy(x, targets, stride=4, per="image")
+        return ordinal_entropy(x, targets, mask, stride=4, per="image")
 
     x, y = maps.clone().requires_grad_(), maps.clone().requires_grad_()
     assert by_stride(x).item() == by_slices(y).item()
@@ -175,3 +178,19 @@ def test_picked_rows_have_the_gradient_of_slices(last, dtype):
         stack = torch.stack([maps, 2 * maps + 1])
         both = torch.func.vmap(torch.func.grad(by_stride))(stack)
         torch.testing.assert_close(both, torch.stack([torch.func.grad(by_stride)(one) for one in stack]))
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_what_lies_outside_the_mask_leaves_no_trace(last):
+    """NaN of features and targets, inside a stride too."""
+    maps, targets = torch.randn(2, 3, 8, 12), torch.rand(2, 8, 12)
+    mask = torch.rand(2, 8, 12, generator=torch.Generator().manual_seed(0)) > 0.4
+    maps = maps.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    answers = []
+    for hidden in (0.0, torch.nan):
+        x = torch.where(mask[:, None], maps, hidden).requires_grad_()
+        loss = ordinal_entropy(x, torch.where(mask, targets, hidden), mask, stride=2, per="image")
+        loss.backward()
+        answers.append((loss.detach(), x.grad))
+    torch.testing.assert_close(*answers, rtol=0, atol=0)
+    assert (answers[1][1].movedim(1, 3)[~mask] == 0).all()

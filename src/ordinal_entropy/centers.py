@@ -18,11 +18,20 @@ class Groups(NamedTuple):
     amount: Tensor | None  # (g, m), how many times a center counts in the pairs; None: each once
     slot: Tensor | None  # (g, n), the center of each row; None: each row is its own
     unit: bool  # centers are averages of rows of norm 1 (or 0)
-    fused: bool = False  # by the kernels of a GPU, which leave the rows as they came
+    diversity: Tensor | None = None  # where the kernels of a GPU took it together with the centers
+    tightness: Tensor | None = None  # likewise
 
 
 def group(
-    features: Tensor, targets: Tensor, amount: Tensor, *, grouping: str | float, unit: bool, eager: bool
+    features: Tensor,
+    targets: Tensor,
+    amount: Tensor,
+    *,
+    grouping: str | float,
+    unit: bool,
+    eager: bool,
+    pairs: kernels.Pairs | None = None,
+    pull: kernels.Pull | None = None,
 ) -> Groups:
     """Rows grouped by target, with static shapes: sorted, cut where the target changes, summed by segment.
 
@@ -34,6 +43,8 @@ def group(
         unit: divide the rows by their norms before averaging; a zero row stays zero and gets no gradient.
         eager: drop the unused slots, which takes a look at the values. Where each row turns out to be alone, the rows
             come back as they are.
+        pairs: how the pairs of centers will be weighed; the kernels of a GPU then do it at once.
+        pull: how distances from the centers will be measured; likewise.
 
     Example:
         >>> targets = torch.tensor([[[5.0], [1.0], [5.0]]])
@@ -45,13 +56,13 @@ def group(
                  [0.5000, 0.0000, 0.5000]]])
     """
     g, n, t = targets.shape
+    width = 0.0 if isinstance(grouping, str) else float(grouping)
     if not eager and kernels.groups_fused(features, targets):
         from ordinal_entropy.kernels import grouped
 
-        slot, share, values, there = grouped.places(targets, amount, 0.0 if grouping == "unique" else float(grouping))
-        means = grouped.centers(features, slot, share, unit)
-        return Groups(features, means, values, there, slot, unit, True)
-    width = 0.0 if isinstance(grouping, str) else float(grouping)
+        found = grouped.terms(features, targets, amount, width=width, unit=unit, pairs=pairs, pull=pull)
+        slot, _, values, there, _ = found.where
+        return Groups(features, found.centers, values, there, slot, unit, found.diversity, found.tightness)
     keys = targets if width == 0 else torch.floor(targets / width)  # (g, n, t)
     present = amount > 0
     rank = keys[..., 0] if t == 1 else row_hash(keys)

@@ -119,12 +119,24 @@ def ordinal_entropy(
         amount = x.new_ones(g, n)
     cosine = distance == "cosine"
     unit_first = normalize and centers == "normalize-first"
+    coarse = features.dtype in (torch.float16, torch.bfloat16)
+    drawn = max_samples is not None and max_samples < n
+    # a strength that is a tensor may have a gradient: then it is a factor of the result
+    push_by = 1.0 if isinstance(diversity_weight, Tensor) else float(diversity_weight)
+    pull_by = 1.0 if isinstance(tightness_weight, Tensor) else float(tightness_weight)
+    pairs, distances = None, None
+    if grouping != "none":  # what the kernels of a GPU take together with the centers
+        project = cosine or (normalize and not unit_first)
+        if not callable(weighting) and num_pairs is None:
+            pairs = kernels.Pairs(POWERS[weighting], distance, project, rescale, -push_by, coarse)
+        if pull:
+            shared = tightness_over == "shared"
+            distances = kernels.Pull(cosine or normalize, project, cosine, shared, tightness_power, pull_by)
     found = None
     kind = x.device.type
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         if push:
             points, values, copies = x, y, amount
-            drawn = max_samples is not None and max_samples < n
             if max_samples is not None and drawn:
                 chance = torch.rand(g, n, device=x.device, generator=generator)
                 chance = chance if amount is None else torch.where(amount > 0, chance, -1)
@@ -135,44 +147,43 @@ def ordinal_entropy(
             if copies is None or grouping == "none":
                 found = Groups(points, points, values, copies, None, False)
             else:
-                found = group(points, values, copies, grouping=grouping, unit=unit_first, eager=eager)
-            fixed = not isinstance(diversity_weight, Tensor)
-            loss = kernels.pair_mean(
-                found.centers,
-                found.values,
-                found.amount,
-                weighting=weighting,
-                distance=distance,
-                rescale=rescale,
-                project=cosine or (normalize and not found.unit),
-                num_pairs=num_pairs,
-                generator=generator,
-                eager=eager,
-                times=-float(diversity_weight) if fixed else 1.0,
-                coarse=features.dtype in (torch.float16, torch.bfloat16),
-            )
-            loss = loss if fixed else -diversity_weight * loss
+                found = group(
+                    points,
+                    values,
+                    copies,
+                    grouping=grouping,
+                    unit=unit_first,
+                    eager=eager,
+                    pairs=pairs,
+                    pull=None if drawn else distances,
+                )
+            if found.diversity is not None:
+                loss = found.diversity
+            else:
+                loss = kernels.pair_mean(
+                    found.centers,
+                    found.values,
+                    found.amount,
+                    weighting=weighting,
+                    distance=distance,
+                    rescale=rescale,
+                    project=cosine or (normalize and not found.unit),
+                    num_pairs=num_pairs,
+                    generator=generator,
+                    eager=eager,
+                    times=-push_by,
+                    coarse=coarse,
+                )
+            loss = diversity_weight * loss if isinstance(diversity_weight, Tensor) else loss
             if drawn:
                 found = None
         if pull:
             if amount is not None and grouping != "none" and found is None:
-                found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager)
+                found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager, pull=distances)
             if amount is None or found is None or found.slot is None:  # each row is its own center
                 return loss if push else x[:, :0].sum()
-            if found.fused:
-                from ordinal_entropy.kernels import grouped
-
-                means = grouped.tightness(
-                    found.features,
-                    found.centers,
-                    found.slot,
-                    amount,
-                    unit=cosine or normalize,
-                    unit_centers=cosine or (normalize and not found.unit),
-                    cosine=cosine,
-                    shared=tightness_over == "shared",
-                    power=tightness_power,
-                )
+            if found.tightness is not None:
+                mean = found.tightness
             else:
                 z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
                 own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
@@ -188,8 +199,10 @@ def ordinal_entropy(
                 counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount
                 counts = counted.sum(1)
                 means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
-            mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
-            loss = loss + tightness_weight * mean if push else tightness_weight * mean
+                mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
+                mean = pull_by * mean if pull_by != 1 else mean
+            mean = tightness_weight * mean if isinstance(tightness_weight, Tensor) else mean
+            loss = loss + mean if push else mean
     return loss
 
 

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ordinal_entropy import kernels
+
 _SHAPES = {
     2: "(n, d) features take (n,) or (n, t)",
     3: "(b, n, d) features take (b, n) or (b, n, t)",
@@ -76,21 +78,13 @@ def rows(
         sample_weight = sample_weight.to(dtype)
 
     layout = features.dim()
+    lead = features.shape[:-1]  # (n,), (b, n) or (b, *grid)
     if layout == 4:
-        b, c, h, w = features.shape
+        h, w = features.shape[2:]
         if min(h, w) < stride:
             raise ValueError(f"expected a stride of at most {min(h, w)} for maps of {h} x {w}, got {stride}")
         grid = (h // stride, w // stride)
-        divided = stride > 1 and h % grid[0] == 0 and w % grid[1] == 0
-        if divided and not torch.compiler.is_compiling():  # a compiler joins the steps by itself
-            features = _Picked.apply(features, h // grid[0], w // grid[1], dtype)  # (b, *grid, c)
-        else:
-            features = _nearest(features, grid).permute(0, 2, 3, 1)
-            features = features.to(dtype, memory_format=torch.contiguous_format)
-        features = features.reshape(b, grid[0] * grid[1], c)
-    elif features.dtype != dtype:  # half precision
-        features = features.to(dtype)
-    lead = features.shape[:-1]  # (n,) or (b, n)
+        lead = torch.Size((features.shape[0], *grid))
     parts: dict[str, Tensor] = {}  # each (*lead, t)
     for name, part in (("targets", targets.detach()), ("mask", mask), ("sample_weight", sample_weight)):
         if part is None:
@@ -105,8 +99,7 @@ def rows(
             size = f"b={lead[0]} maps" if layout == 4 else " x ".join([f"n={lead[-1]} rows", *map(str, lead[:-1])])
             raise ValueError(f"expected {name} with {size}, got {tuple(part.shape)}: {_SHAPES[layout]}")
         if layout == 4:
-            maps = _nearest(part if part.dim() == 4 else part[:, None], grid)  # (b, t, h, w)
-            parts[name] = maps.permute(0, 2, 3, 1).reshape(*lead, maps.shape[1])
+            parts[name] = _nearest(part if part.dim() == 4 else part[:, None], grid).permute(0, 2, 3, 1)
         else:
             parts[name] = part if part.dim() == layout else part[..., None]
         widths = {"mask": (1, parts["targets"].shape[-1]), "sample_weight": (1,)}.get(name)
@@ -130,7 +123,7 @@ def rows(
     elif inside is not None:
         amount = inside.to(dtype)
     else:
-        amount = features.new_ones(lead) if eager else None
+        amount = features.new_ones(lead, dtype=dtype) if eager else None
     plain = parts.keys() == {"targets"}  # every row counts once
     present = inside
     if amount is not None and ("sample_weight" in parts or plain):
@@ -141,10 +134,19 @@ def rows(
             raise ValueError(f"expected finite targets inside the mask, got {wrong} rows with NaN or infinite values")
         if amount is not None and "sample_weight" in parts and not bool(((amount >= 0) & amount.isfinite()).all()):
             raise ValueError(f"expected finite sample_weight of at least 0, got {float(amount.min())} as the smallest")
-    if not plain and present is not None:  # what lies outside the mask, NaN too, leaves no trace
-        features = torch.where(present[..., None], features, 0)
-        targets = torch.where(present[..., None], targets, 0)
-    g, n = (lead[0], lead[1]) if layout != 2 and per == "image" else (1, lead.numel())
+    kept = None if plain else present  # what lies outside the mask, NaN too, leaves no trace
+    divided = layout == 4 and stride > 1 and h % grid[0] == 0 and w % grid[1] == 0
+    if divided and not torch.compiler.is_compiling():  # a compiler joins the steps by itself
+        features = _Picked.apply(features, None if kept is None else amount, h // grid[0], w // grid[1], dtype)
+    else:
+        if layout == 4:
+            features = _nearest(features, grid).permute(0, 2, 3, 1)
+            features = features.to(dtype, memory_format=torch.contiguous_format)
+        elif features.dtype != dtype:  # half precision
+            features = features.to(dtype)
+        features = features if kept is None else torch.where(kept[..., None], features, 0)
+    targets = targets if kept is None else torch.where(kept[..., None], targets, 0)
+    g, n = (lead[0], lead[1:].numel()) if layout != 2 and per == "image" else (1, lead.numel())
     return Rows(
         features.reshape(g, n, features.shape[-1]),
         targets.reshape(g, n, targets.shape[-1]),
@@ -154,36 +156,51 @@ def rows(
 
 
 class _Picked(torch.autograd.Function):
-    """Every so manieth row and column of maps ``(b, c, h, w)``, as ``(b, h', w', c)`` of a type.
+    """Every so manieth row and column of maps ``(b, c, h, w)``, as ``(b, h', w', c)`` of a type; zero if so masked.
 
-    That is two slices and a copy, whose gradients torch would spread over the map in three steps. Here it is one.
+    That is two slices, a copy and a mask, whose gradients torch would spread over the map in four steps. Here it is
+    one, on a GPU one kernel.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(maps: Tensor, down: int, across: int, dtype: torch.dtype) -> Tensor:
-        """Always new memory."""
+    def forward(maps: Tensor, amount: Tensor | None, down: int, across: int, dtype: torch.dtype) -> Tensor:
+        """Always new memory; ``amount (b, h', w')`` is 0 where nothing is picked."""
+        if maps.stride(1) == 1 and kernels.maps_fused(maps):
+            from ordinal_entropy.kernels.maps import picked as fused
+
+            return fused(maps, amount, down, across, dtype)
         picked = maps.permute(0, 2, 3, 1)[:, ::down, ::across]
-        return picked.to(dtype, memory_format=torch.contiguous_format, copy=True)
+        if amount is None:
+            return picked.to(dtype, memory_format=torch.contiguous_format, copy=True)
+        return torch.where((amount != 0)[..., None], picked, picked.new_zeros(1, dtype=dtype)).contiguous()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         """What the way back needs of the maps."""
-        maps, ctx.down, ctx.across, _ = inputs
+        maps, amount, ctx.down, ctx.across, _ = inputs
+        ctx.save_for_backward(amount)
         ctx.shape, ctx.dtype, ctx.last = maps.shape, maps.dtype, maps.stride(1) == 1
 
     @staticmethod
-    def backward(ctx: Any, by_picked: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, by_picked: Tensor) -> tuple[Tensor, None, None, None, None]:
         """Zeros with the gradient in between, laid out in memory as the maps are."""
         b, c, h, w = ctx.shape
+        (amount,) = ctx.saved_tensors
+        if ctx.last and not torch.is_grad_enabled() and kernels.maps_fused(by_picked):
+            from ordinal_entropy.kernels.maps import spread as fused
+
+            return fused(by_picked, amount, h, w, ctx.dtype), None, None, None, None
+        if amount is not None:
+            by_picked = torch.where((amount != 0)[..., None], by_picked, 0)
         if ctx.last:
             spread = by_picked.new_zeros(b, h, w, c, dtype=ctx.dtype)
             spread[:, :: ctx.down, :: ctx.across] = by_picked
-            return spread.permute(0, 3, 1, 2), None, None, None
+            return spread.permute(0, 3, 1, 2), None, None, None, None
         spread = by_picked.new_zeros(b, c, h, w, dtype=ctx.dtype)
         spread[:, :, :: ctx.down, :: ctx.across] = by_picked.permute(0, 3, 1, 2)
-        return spread, None, None, None
+        return spread, None, None, None, None
 
 
 def _nearest(maps: Tensor, grid: tuple[int, int]) -> Tensor:

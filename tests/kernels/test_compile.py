@@ -8,7 +8,7 @@ triton = pytest.importorskip("triton", minversion="3.6", reason="compiles for ot
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from ordinal_entropy.kernels import grouped  # noqa: E402
+from ordinal_entropy.kernels import grouped, maps  # noqa: E402
 from ordinal_entropy.kernels import triton as fused  # noqa: E402
 
 pytestmark = [
@@ -19,13 +19,14 @@ pytestmark = [
 
 ROOM = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120: 101376}  # bytes of shared memory a program
 TYPES = dict.fromkeys(("halves", "scratch"), "*fp16")
-TYPES |= dict.fromkeys(("double", "total"), "*fp64")
-TYPES |= dict.fromkeys(("lead", "bits"), "*i32") | dict.fromkeys(("slot",), "*i64")
-TYPES |= dict.fromkeys(("scale", "times"), "fp32") | {"plane": "i64"}
+TYPES |= dict.fromkeys(("double", "starts"), "*fp64")
+TYPES |= dict.fromkeys(("order", "bits"), "*i32") | dict.fromkeys(("slot",), "*i64")
+TYPES |= dict.fromkeys(("scale", "times"), "fp32") | dict.fromkeys(("plane", "image_step"), "i64") | {"maps": "*bf16"}
 FLOATS = "single pulls gradient means sums points values amount targets keys share there rows centers inverse out"
-FLOATS += " by_centers by_rows by_means distance known counts smallest largest"
+FLOATS += " used inverse_center pulled distance counts spread close over by_spread by_close smallest largest by_picked"
 TYPES |= dict.fromkeys(FLOATS.split(), "*fp32")
 ANY = {"num_stages", "doubles", "singles", "m", "d", "n", "group0", "across", "repeats", "blocks"}  # of any size
+ANY |= {"g", "count", "h", "w", "high", "wide", "image_step", "row_step", "column_step"}
 
 
 def shared_memory(kernel, capability, constants, *, integers=(), **options):
@@ -99,13 +100,23 @@ def test_the_rest_fits(capability):
         ),
         (fused._finish, sizes | {"PROJECT": True, "CLOSE": True, "GRADIENT": True, "TILE": 128, "BLOCK": 32}, rows),
         (fused._extremes, {"T": 2, "TILE": 64}, {}),
-        (grouped._match, {"T": 2, "BINS": True, "BLOCK": 32, "SOME": 128}, {}),
-        (grouped._place, {"T": 2, "BLOCK": 32, "SOME": 128}, {}),
-        (grouped._average, {"UNIT": True, "ROWS": 4, "COLS": 512}, {}),
-        (grouped._average_back, {"UNIT": True, "ROWS": 4, "COLS": 512}, {}),
-        (grouped._tight_mean, {"BLOCK": 256}, {}),
+        (grouped._match, {"T": 2, "BLOCK": 32, "SOME": 128}, {}),
+        (grouped._place, {"T": 2, "BINS": True, "BLOCK": 4096}, {"num_warps": 8}),
+        (grouped._place, {"T": 1, "BINS": True, "BLOCK": 8192}, {"num_warps": 16}),
+        (grouped._average, {"FIRST": True, "UNIT": True, "ROWS": 4, "COLS": 512}, {}),
+        (grouped._means, {"GROUPS": 8, "BLOCKS": 256}, {}),
+        (grouped._means, {"GROUPS": 2048, "BLOCKS": 1, "means": None, "spread": None}, {}),
+        (maps._pick, {"ROWS": 32, "COLS": 128}, {}),
+        (maps._spread, {"DOWN": 4, "ACROSS": 4, "ROWS": 32, "COLS": 128}, {}),
     ]
-    tight = {"UNIT": True, "UNIT_CENTERS": True, "COSINE": False, "POWER": 1, "ROWS": 4, "COLS": 512}
-    calls += [(grouped._tight, tight | {"SHARED": True}, {}), (grouped._tight_back, tight, {})]
+    shape = {"COSINE": False, "POWER": 1, "ROWS": 4, "COLS": 512}
+    calls += [
+        (grouped._tight, shape | {"UNIT_CENTERS": True, "SHARED": True}, {}),
+        (grouped._tight, shape | {"UNIT_CENTERS": True, "SHARED": True, "pulled": None}, {}),
+        (grouped._back, shape | {"FIRST": True, "UNIT": True}, {}),
+        (grouped._back, shape | {"FIRST": True, "UNIT": True, "by_spread": None}, {}),
+    ]
+    of_pull = ("by_close", "over", "counts", "pulled", "centers", "amount", "inverse_center", "distance")
+    calls.append((grouped._back, shape | {"FIRST": False, "UNIT": False} | dict.fromkeys(of_pull), {}))
     for kernel, constants, options in calls:
         assert shared_memory(kernel, capability, constants, **options) <= ROOM[capability], kernel.__name__

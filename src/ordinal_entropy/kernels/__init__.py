@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,28 @@ _MOST_ROWS = 8192  # rows that are grouped by comparing all pairs of targets
 MOST_GROUPS = 65535  # in one launch
 _HAS_TRITON = find_spec("triton") is not None
 _chosen = "auto"
+
+
+class Pairs(NamedTuple):
+    """How the fused kernel weighs and measures pairs of points; as in ``pair_mean``."""
+
+    power: float  # of the distance between values
+    distance: str
+    project: bool
+    rescale: str
+    times: float
+    coarse: bool
+
+
+class Pull(NamedTuple):
+    """How the fused kernels measure the distances of rows from their centers."""
+
+    unit: bool  # divide the rows by their norms
+    unit_centers: bool  # and the centers by theirs
+    cosine: bool  # 1 - cos instead of the distance
+    shared: bool  # leave out rows that lie where their center does
+    power: int  # of the distance, 1 or 2
+    times: float  # a factor of the mean
 
 
 @contextmanager
@@ -62,29 +85,42 @@ def describe() -> dict[str, str]:
 
 def unfit(points: Tensor, values: Tensor) -> str:
     """Why the fused kernel cannot take these points and targets; "" if it can."""
+    why = _missing(points)
+    if not why and points.dtype == torch.float64:
+        why = "it computes in float32, got float64"
+    if not why and values.shape[-1] > _MOST_TARGETS:
+        why = f"it takes targets of up to {_MOST_TARGETS} numbers, got {values.shape[-1]}"
+    return why
+
+
+def _missing(x: Tensor) -> str:
+    """What a kernel of Triton lacks where a tensor lies; "" if nothing."""
     if not _HAS_TRITON:
         return "it needs Triton, which is not installed"
-    if points.device.type == "cuda":
-        if torch.version.hip is not None or torch.cuda.get_device_properties(points.device).major < 8:
+    if x.device.type == "cuda":
+        if torch.version.hip is not None or torch.cuda.get_device_properties(x.device).major < 8:
             return "it needs an NVIDIA GPU of compute capability 8.0 or newer"
     elif os.environ.get("TRITON_INTERPRET") != "1":
-        return f"it needs a CUDA device, got {points.device}"
-    if points.dtype == torch.float64:
-        return "it computes in float32, got float64"
-    if values.shape[-1] > _MOST_TARGETS:
-        return f"it takes targets of up to {_MOST_TARGETS} numbers, got {values.shape[-1]}"
+        return f"it needs a CUDA device, got {x.device}"
     return ""
 
 
+def _untraced(x: Tensor) -> bool:
+    """Whether a tensor has an address that a kernel can be handed: no trace and no transform holds it."""
+    compiling = torch.compiler.is_compiling() or type(x) is not Tensor
+    return not compiling and torch._C._functorch.peek_interpreter_stack() is None
+
+
+def maps_fused(maps: Tensor) -> bool:
+    """Whether places of maps, or their gradient, are picked and spread by the fused kernels."""
+    return _chosen in ("auto", "fused") and maps.numel() > 0 and _untraced(maps) and not _missing(maps)
+
+
 def groups_fused(features: Tensor, targets: Tensor) -> bool:
-    """Whether rows ``(g, n, d)`` are grouped, and their tightness taken, by the fused kernels."""
-    if _chosen not in ("auto", "fused") or torch.compiler.is_compiling() or type(features) is not Tensor:
+    """Whether rows ``(g, n, d)`` are grouped, and their terms taken, by the fused kernels."""
+    if _chosen not in ("auto", "fused") or features.shape[0] > MOST_GROUPS or features.shape[1] > _MOST_ROWS:
         return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    if features.shape[0] > MOST_GROUPS or features.shape[1] > _MOST_ROWS:
-        return False
-    return not unfit(features, targets)
+    return _untraced(features) and not unfit(features, targets)
 
 
 def pair_mean(

@@ -1,147 +1,178 @@
-"""Grouping by target and tightness on a GPU: the same as in ``centers`` and ``functional``, in few launches.
+"""Grouping by target and the terms of the groups on a GPU: as in ``centers`` and ``functional``, in few launches.
 
-A small batch on a GPU costs what its launches cost, and grouping by plain operations takes dozens. Here rows are
-matched by comparing all pairs of targets, which takes no sort and no look at a value; that pays up to some thousand
-rows. Second derivatives are for the plain operations.
+A small batch on a GPU costs what its launches cost, and grouping by plain operations takes dozens; a large one costs
+its passes over the rows. Kernels follow each other without a look at any value:
+
+1. ``_match``, ``_place``: the order of the rows by comparing all pairs of targets, which takes no sort and pays up to
+   some thousand rows; then which center each row belongs to.
+2. ``_average``: the centers.
+3. The kernels of ``kernels.triton``: the mean over the pairs of centers, and its gradient at the centers.
+4. ``_tight``: distances of the rows from their centers, and how they pull at the centers.
+5. ``_means``: both terms as means over the groups.
+6. ``_back``: the gradient of the rows.
+
+That is one function of the rows, so that their gradient takes one pass, and no part of it is added in another. Second
+derivatives are for the plain operations.
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from ordinal_entropy.kernels import Pairs, Pull
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
+from ordinal_entropy.kernels.triton import means_and_gradient
 
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
 _BLOCK, _SOME = 32, 128  # rows of a program, and how many others it compares them with at a time
 
 
 @triton.jit
-def _equal(keys, group, n, i, j, first, present, T: tl.constexpr):
-    """Whether row ``i`` has the key of row ``j``; ``first`` is the first number of that of ``i``.
-
-    A row that is not present is like none: its key is taken for NaN.
-    """
-    equal = first[:, None] == tl.where(present, tl.load(keys + (group * n + j) * T, j < n, 0.0), float("nan"))[None, :]
-    for c in tl.static_range(1, T):
-        k_i = tl.load(keys + (group * n + i) * T + c, i < n, 0.0)
-        k_j = tl.load(keys + (group * n + j) * T + c, j < n, 0.0)
-        equal = equal & (k_i[:, None] == k_j[None, :])
-    return equal
+def _key(keys, group, n, i, c, present, T: tl.constexpr):
+    """Number ``c`` of the keys of some rows, made to have an order: NaN is the largest, rows not present come last."""
+    k = tl.load(keys + (group * n + i) * T + c, i < n, 0.0)
+    largest = 1.7976931348623157e308 if k.dtype == tl.float64 else 3.4028234663852886e38
+    return tl.where(present, tl.where(k < largest, k, largest), float("inf"))
 
 
 @triton.jit
-def _match(
-    keys, targets, amount, lead, total, means, n,
-    T: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr,
-):  # fmt: skip
-    """Of each row: the first row of the same key, the amount of all of them, and in bins the mean of their targets."""
+def _compare(keys, amount, group, n, i, j, k_i, T: tl.constexpr):
+    """Whether the key of row ``j`` is below that of row ``i``, and whether it is the same; behind the last: neither.
+
+    ``k_i`` is the first number of the key of ``i``.
+    """
+    k_j = _key(keys, group, n, j, 0, tl.load(amount + group * n + j, j < n, 0.0) > 0, T)
+    k_j = tl.where(j < n, k_j, float("nan"))[None, :]
+    smaller = k_j < k_i[:, None]
+    equal = k_j == k_i[:, None]
+    for c in tl.static_range(1, T):
+        k_c, k_j = _key(keys, group, n, i, c, i < n, T)[:, None], _key(keys, group, n, j, c, j < n, T)[None, :]
+        smaller = smaller | (equal & (k_j < k_c))
+        equal = equal & (k_j == k_c)
+    return smaller, equal
+
+
+@triton.jit
+def _match(keys, amount, order, n, T: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr):
+    """The rows in the order of their keys; rows of one key keep theirs, those not present come last."""
+    tl.static_assert(SOME % BLOCK == 0)
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * BLOCK + tl.arange(0, BLOCK)
-    first = tl.load(keys + (group * n + i) * T, i < n, 0.0)
-    best = tl.full([BLOCK, SOME], n, tl.int32)
-    count = tl.zeros([BLOCK, SOME], tl.float32)
-    for start in range(0, n, SOME):
-        j = start + tl.arange(0, SOME)
-        a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float32)
-        equal = _equal(keys, group, n, i, j, first, a > 0, T)
-        best = tl.where(equal, tl.minimum(best, j[None, :]), best)
-        count += tl.where(equal, a[None, :], 0.0)
-    best, count = tl.min(best, 1), tl.sum(count, 1)
-    tl.store(lead + group * n + i, best, i < n)
-    tl.store(total + group * n + i, count, i < n)
-    if BINS:
-        for b in tl.static_range(T):
-            mean = tl.zeros([BLOCK, SOME], tl.float64)
-            for start in range(0, n, SOME):
-                j = start + tl.arange(0, SOME)
-                a = tl.load(amount + group * n + j, j < n, 0.0).to(tl.float64)
-                equal = _equal(keys, group, n, i, j, first, a > 0, T)
-                y = tl.load(targets + (group * n + j) * T + b, j < n, 0.0).to(tl.float64)
-                mean += tl.where(equal, (a * y)[None, :], 0.0)
-            mean = tl.sum(mean, 1)
-            tl.store(means + (group * n + i) * T + b, mean / tl.where(count > 0, count, 1.0), i < n)
+    k_i = _key(keys, group, n, i, 0, tl.load(amount + group * n + i, i < n, 0.0) > 0, T)
+    before = tl.zeros([BLOCK, SOME], tl.float32)  # in whole numbers it takes more instructions
+    own = block * BLOCK // SOME * SOME
+    for start in range(0, own, SOME):
+        smaller, equal = _compare(keys, amount, group, n, i, start + tl.arange(0, SOME), k_i, T)
+        before += (smaller | equal).to(tl.float32)
+    j = own + tl.arange(0, SOME)
+    smaller, equal = _compare(keys, amount, group, n, i, j, k_i, T)
+    before += (smaller | (equal & (j[None, :] < i[:, None]))).to(tl.float32)
+    for start in range(own + SOME, n, SOME):
+        smaller, equal = _compare(keys, amount, group, n, i, start + tl.arange(0, SOME), k_i, T)
+        before += smaller.to(tl.float32)
+    tl.store(order + group * n + tl.sum(before.to(tl.int32), 1), i, i < n)
+
+
+@triton.jit
+def _by_center(x, starts, own, number, leads, present):
+    """Of each row that is present: the sum of ``x`` over the rows of its center, which follow each other."""
+    tl.store(starts + own, tl.cumsum(x, 0) - x, leads)
+    tl.store(starts + number, tl.sum(x, 0))
+    tl.debug_barrier()  # read by other threads than wrote it
+    sums = tl.load(starts + own + 1, present, 0.0) - tl.load(starts + own, present, 0.0)
+    tl.debug_barrier()
+    return sums
 
 
 @triton.jit
 def _place(
-    keys, targets, amount, lead, total, slot, share, values, there, n,
-    T: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr,
+    keys, targets, amount, order, starts, slot, share, values, there, used, n,
+    T: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Of each row: how many keys come before its own, and its part in its center. The first row of a key sets it."""
-    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    i = block * BLOCK + tl.arange(0, BLOCK)
-    first = group * n
-    before = tl.zeros([BLOCK, SOME], tl.int32)
-    used = tl.zeros([SOME], tl.int32)
-    k_first = tl.load(keys + (first + i) * T, i < n, 0.0)[:, None]
-    for start in range(0, n, SOME):
-        j = start + tl.arange(0, SOME)
-        leads = tl.load(lead + first + j, j < n, -1) == j
-        k_j = tl.load(keys + (first + j) * T, j < n, 0.0)
-        k_j = tl.where(leads, k_j, float("nan"))[None, :]  # neither smaller nor tied
-        smaller = k_j < k_first
-        tied = k_j == k_first
-        for c in tl.static_range(1, T):
-            k_i = tl.load(keys + (first + i) * T + c, i < n, 0.0)[:, None]
-            k_j = tl.load(keys + (first + j) * T + c, j < n, 0.0)[None, :]
-            smaller = smaller | (tied & (k_j < k_i))
-            tied = tied & (k_j == k_i)
-        before += tl.where(smaller, 1, 0)
-        used += tl.where(leads, 1, 0)
-    before, used = tl.sum(before, 1), tl.sum(used, 0)
-    a = tl.load(amount + first + i, i < n, 0.0).to(tl.float32)
-    count = tl.load(total + first + i, i < n, 1.0)
-    tl.store(slot + first + i, tl.where(a > 0, before, 0).to(tl.int64), i < n)
-    tl.store(share + first + i, tl.where(a > 0, a / tl.where(a > 0, count, 1.0), 0.0).to(tl.float32), i < n)
-    leads = tl.load(lead + first + i, i < n, -1) == i
-    empty = (i < n) & (i >= used)
-    tl.store(there + first + before, 1.0, leads)
-    tl.store(there + first + i, 0.0, empty)
+    """Of one group: the center of each row and its part in it, and the value of each center, in bins the mean.
+
+    A center begins where the key changes; those behind the last are empty.
+    """
+    group = tl.program_id(0).to(tl.int64)
+    keys, targets, values = keys + group * n * T, targets + group * n * T, values + group * n * T
+    amount, order, starts = amount + group * n, order + group * n, starts + group * (n + 1)
+    slot, share, there = slot + group * n, share + group * n, there + group * n
+    p = tl.arange(0, BLOCK)
+    i = tl.load(order + p, p < n, 0)
+    previous = tl.load(order + p - 1, (p > 0) & (p < n), 0)
+    a = tl.load(amount + i, p < n, 0.0).to(tl.float64)
+    present = a > 0
+    leads = p == 0
     for c in tl.static_range(T):
-        y = tl.load(targets + (first + i) * T + c, i < n, 0.0)
-        tl.store(values + (first + before) * T + c, y, leads)
-        tl.store(values + (first + i) * T + c, y * 0.0, empty)
+        leads = leads | (tl.load(keys + i * T + c, present, 0.0) != tl.load(keys + previous * T + c, present, 0.0))
+    leads = leads & present
+    own = tl.cumsum(leads.to(tl.int32), 0) - 1
+    number = tl.sum(leads.to(tl.int32), 0)
+    total = tl.where(present, _by_center(a, starts, own, number, leads, present), 1.0)
+    tl.store(slot + i, tl.where(present, own, 0).to(tl.int64), p < n)
+    tl.store(share + i, a.to(tl.float32) / total.to(tl.float32), p < n)
+    tl.store(used + group, number.to(tl.float32))
+    empty = (p >= number) & (p < n)
+    tl.store(there + own, 1.0, leads)
+    tl.store(there + p, 0.0, empty)
+    for c in tl.static_range(T):
+        y = tl.load(targets + i * T + c, present, 0.0)
+        if BINS:
+            lowest = tl.sum(tl.where(p == 0, y, 0.0), 0).to(tl.float64)  # taken off, for sums of small numbers
+            mean = _by_center(a * (y.to(tl.float64) - lowest), starts, own, number, leads, present) / total
+            y = (lowest + mean).to(y.dtype)
+        tl.store(values + own * T + c, y, leads)
+        tl.store(values + p * T + c, tl.zeros([BLOCK], y.dtype), empty)
+
+
+class Places(NamedTuple):
+    """Which center each row belongs to. Centers that are used come first, in the order of their values."""
+
+    slot: Tensor  # (g, n), of each row
+    share: Tensor  # (g, n), the part of each row in its center
+    values: Tensor  # (g, n, t), of each center
+    there: Tensor  # (g, n), 1 for each center that is used, 0 for others
+    used: Tensor  # (g,), how many are
 
 
 @functools.lru_cache(maxsize=256)
 def _placing(g: int, n: int, t: int, bins: bool, compiled_for: tuple[object, ...]) -> Program:
-    keys, targets, amount, lead, total, means, slot, share, values, there = map(At, range(10))
-    grid = (triton.cdiv(n, _BLOCK), g, 1)
-    match = Launch(_match, grid, (keys, targets, amount, lead, total, means, n, t, bins, _BLOCK, _SOME))
-    place = (keys, means, amount, lead, total, slot, share, values, there, n, t, _BLOCK, _SOME)
-    return Program([match, Launch(_place, grid, place)])
+    keys, targets, amount, order, *rest = map(At, range(10))
+    size = triton.next_power_of_2(n)
+    place = keys, targets, amount, order, *rest, n, t, bins, size
+    return Program([
+        Launch(_match, (triton.cdiv(n, _BLOCK), g, 1), (keys, amount, order, n, t, _BLOCK, _SOME)),
+        Launch(_place, (g, 1, 1), place, warps=16 if size > 4096 else max(1, min(8, size // 32))),
+    ])  # fmt: skip
 
 
-def places(targets: Tensor, amount: Tensor, width: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def places(targets: Tensor, amount: Tensor, width: float) -> Places:
     """Which center each row belongs to.
 
     Args:
         targets: ``(g, n, t)``.
         amount: ``(g, n)``; rows of amount 0 belong to none.
         width: of bins ``floor(y / width)``; 0: rows of equal target.
-
-    Returns:
-        The slot ``(g, n)`` of each row, its share ``(g, n)`` in its center, and of each slot its value ``(g, n, t)``
-        and whether it is used ``(g, n)``, 1 or 0. Used slots come first, in the order of their values.
     """
     g, n, t = targets.shape
     targets, amount = targets.contiguous(), amount.contiguous()
     keys = targets if width == 0 else torch.floor(targets / width)
     device = targets.device
-    lead = torch.empty(g, n, dtype=torch.int32, device=device)
+    order = torch.empty(g, n, dtype=torch.int32, device=device)
+    starts = torch.empty(g, n + 1, dtype=torch.float64, device=device)
     slot = torch.empty(g, n, dtype=torch.int64, device=device)
-    total, share, there = torch.empty(3, g, n, device=device).unbind()
+    share, there = torch.empty(2, g, n, device=device).unbind()
+    used = torch.empty(g, device=device)
     values = torch.empty_like(targets)
-    means = targets if width == 0 else torch.empty_like(targets)
     with torch.cuda.device_of(targets):
         compiled_for = device, targets.dtype, amount.dtype, *aligned(keys, targets, amount)
         program = _placing(g, n, t, width != 0, compiled_for)
-        program(device, keys, targets, amount, lead, total, means, slot, share, values, there)
-    return slot, share, values, there
+        program(device, keys, targets, amount, order, starts, slot, share, values, there, used)
+    return Places(slot, share, values, there, used)
 
 
 @triton.jit
@@ -153,9 +184,9 @@ def _inverse(squares):
 @triton.jit
 def _average(
     rows, slot, share, centers, inverse, n, d,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    FIRST: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Rows (over their norms) times their shares, added to their centers."""
+    """Rows (over their norms, if that is to come first) times their shares, added to their centers."""
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
     row = rows + (group * n + i)[:, None] * d
@@ -169,38 +200,185 @@ def _average(
         inv = _inverse(squares)
     tl.store(inverse + group * n + i, inv, i < n)
     part = tl.load(share + group * n + i, i < n, 0.0)
+    factor = inv * part if FIRST else part
     own = centers + (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0)
-        tl.atomic_add(own + k[None, :], x * (inv * part)[:, None], (part > 0)[:, None] & (k < d)[None, :])
+        tl.atomic_add(own + k[None, :], x * factor[:, None], (part > 0)[:, None] & (k < d)[None, :])
 
 
 @triton.jit
-def _average_back(
-    by_centers, rows, slot, share, inverse, out, n, d, UNIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
+def _strength(a, far, COSINE: tl.constexpr, POWER: tl.constexpr):
+    """How hard rows at some distance from their centers pull, in parts of the difference between the two."""
+    if COSINE:
+        pull = a if POWER == 1 else 2.0 * far * a
+    else:
+        pull = a / tl.where(far > 0, far, 1.0) if POWER == 1 else 2.0 * a
+    return tl.where(far > 0, pull, 0.0)
+
+
+@triton.jit
+def _tight(
+    rows, centers, slot, amount, inverse, inverse_center, distance, pulled, sums, n, d,
+    UNIT_CENTERS: tl.constexpr, COSINE: tl.constexpr, SHARED: tl.constexpr, POWER: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the rows from that of their centers."""
+    """Distances of the rows from their centers, their sum and how many they are, block by block.
+
+    How the rows pull at their centers is added up: the gradient of the centers but for a factor that is the group's.
+    """
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
-    at = (group * n + i)[:, None] * d
-    part = tl.load(share + group * n + i, i < n, 0.0)
+    a = tl.load(amount + group * n + i, i < n, 0.0)
     inv = tl.load(inverse + group * n + i, i < n, 0.0)
-    own = by_centers + (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
-    along = tl.zeros([ROWS], tl.float32)
-    if UNIT:
-        for start in range(0, d, COLS):
-            k = start + tl.arange(0, COLS)
-            inside = (i < n)[:, None] & (k < d)[None, :]
-            x = tl.load(rows + at + k[None, :], inside, 0.0)
-            along += tl.sum(x * inv[:, None] * tl.load(own + k[None, :], inside, 0.0), 1)
+    row = rows + (group * n + i)[:, None] * d
+    to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
+    x_squares = tl.zeros([ROWS], tl.float32)
+    c_squares = tl.zeros([ROWS], tl.float32)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         inside = (i < n)[:, None] & (k < d)[None, :]
-        change = tl.load(own + k[None, :], inside, 0.0)
-        if UNIT:
-            change -= tl.load(rows + at + k[None, :], inside, 0.0) * (inv * along)[:, None]
-        tl.store(out + at + k[None, :], change * (inv * part)[:, None], inside)
+        x, c = tl.load(row + k[None, :], inside, 0.0), tl.load(centers + to + k[None, :], inside, 0.0)
+        x_squares += tl.sum(x * x, 1)
+        c_squares += tl.sum(c * c, 1)
+    inv_center = _inverse(c_squares) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float32)
+    squares = tl.zeros([ROWS], tl.float32)
+    along = tl.zeros([ROWS], tl.float32)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)
+        inside = (i < n)[:, None] & (k < d)[None, :]
+        c = tl.load(centers + to + k[None, :], inside, 0.0) * inv_center[:, None]
+        gap = tl.load(row + k[None, :], inside, 0.0) * inv[:, None] - c
+        squares += tl.sum(gap * gap, 1)
+        if UNIT_CENTERS:
+            along += tl.sum(c * gap, 1)
+    size = x_squares * inv * inv
+    apart = squares > 9.0949470e-13 * size  # more than rounding: (8 eps)^2
+    if COSINE:
+        center_size = c_squares * inv_center * inv_center  # a half more for each that is zero
+        far = squares / 2 + tl.where(size < 0.5, 0.5, 0.0) + tl.where(center_size < 0.5, 0.5, 0.0)
+    else:
+        far = tl.sqrt(squares)
+    far = tl.where(apart, far, 0.0)
+    counted = tl.where(apart, a, 0.0) if SHARED else a
+    out = sums + (group * tl.num_programs(0) + block) * 2
+    tl.store(out, tl.sum(counted * (far if POWER == 1 else far * far), 0))
+    tl.store(out + 1, tl.sum(counted, 0))
+    if pulled is not None:
+        tl.store(distance + group * n + i, far, i < n)
+        tl.store(inverse_center + group * n + i, inv_center, i < n)
+        pull = _strength(a, far, COSINE, POWER)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            inside = (pull != 0)[:, None] & (k < d)[None, :]
+            c = tl.load(centers + to + k[None, :], inside, 0.0) * inv_center[:, None]
+            gap = tl.load(row + k[None, :], inside, 0.0) * inv[:, None] - c
+            tl.atomic_add(pulled + to + k[None, :], (c * along[:, None] - gap) * (pull * inv_center)[:, None], inside)
+
+
+@triton.jit
+def _means(
+    sums, counts, means, used, spread, close, over, times, g, blocks, GROUPS: tl.constexpr, BLOCKS: tl.constexpr
+):  # fmt: skip
+    """The mean of each term over the groups that have it, and what a group counts in it.
+
+    A group has a term of pairs if it has two centers, one of distances from centers if it has one.
+    """
+    pairs = tl.zeros([GROUPS], tl.float64)
+    some = tl.zeros([GROUPS], tl.float64)
+    push = tl.zeros([GROUPS], tl.float64)
+    pull = tl.zeros([GROUPS], tl.float64)
+    for first in range(0, g, GROUPS):
+        group = first + tl.arange(0, GROUPS)
+        number = tl.load(used + group, group < g, 0.0)
+        pairs += tl.where(number > 1, 1.0, 0.0)
+        some += tl.where(number > 0, 1.0, 0.0)
+        if means is not None:
+            push += tl.load(means + group, group < g, 0.0).to(tl.float64)
+        if sums is not None:
+            total = tl.zeros([GROUPS, BLOCKS], tl.float64)
+            count = tl.zeros([GROUPS, BLOCKS], tl.float64)
+            for start in range(0, blocks, BLOCKS):
+                block = start + tl.arange(0, BLOCKS)
+                inside = (group < g)[:, None] & (block < blocks)[None, :]
+                part = sums + (group.to(tl.int64)[:, None] * blocks + block[None, :]) * 2
+                total += tl.load(part, inside, 0.0).to(tl.float64)
+                count += tl.load(part + 1, inside, 0.0).to(tl.float64)
+            counted = tl.sum(count, 1)
+            counted = tl.where(counted > 0, counted, 1.0)
+            pull += tl.sum(total, 1) / counted
+            tl.store(counts + group, (1.0 / counted).to(tl.float32), group < g)
+    over_pairs, over_some = 1.0 / tl.maximum(tl.sum(pairs, 0), 1.0), times / tl.maximum(tl.sum(some, 0), 1.0)
+    tl.store(over, over_pairs.to(tl.float32))
+    tl.store(over + 1, over_some.to(tl.float32))
+    if means is not None:
+        tl.store(spread, (tl.sum(push, 0) * over_pairs).to(tl.float32))
+    if sums is not None:
+        tl.store(close, (tl.sum(pull, 0) * over_some).to(tl.float32))
+
+
+@triton.jit
+def _at_centers(gradient, pulled, push, pull, to, inside):
+    """The gradient of the centers, out of its two parts."""
+    change = tl.zeros(inside.shape, tl.float32)
+    if gradient is not None:
+        change += tl.load(gradient + to, inside, 0.0) * push
+    if pulled is not None:
+        change += tl.load(pulled + to, inside, 0.0) * pull
+    return change
+
+
+@triton.jit
+def _back(
+    by_spread, by_close, over, counts, rows, slot, share, inverse, gradient, pulled, centers, amount, inverse_center,
+    distance, out, n, d,
+    FIRST: tl.constexpr, UNIT: tl.constexpr, COSINE: tl.constexpr, POWER: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the rows: through the centers that they make up, and by their own distances from them."""
+    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    i = block * ROWS + tl.arange(0, ROWS)
+    at = (group * n + i)[:, None] * d
+    to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
+    part = tl.load(share + group * n + i, i < n, 0.0)
+    inv = tl.load(inverse + group * n + i, i < n, 0.0)
+    push = 1.0
+    pull = 0.0
+    strength = inv * 0.0
+    inv_center = inv * 0.0
+    if by_spread is not None:
+        push *= tl.load(by_spread)
+        if over is not None:
+            push *= tl.load(over)
+    if pulled is not None:
+        pull += tl.load(by_close) * tl.load(over + 1) * tl.load(counts + group)
+        a, far = tl.load(amount + group * n + i, i < n, 0.0), tl.load(distance + group * n + i, i < n, 0.0)
+        strength += pull * _strength(a, far, COSINE, POWER) * inv
+        inv_center += tl.load(inverse_center + group * n + i, i < n, 0.0)
+    along_change = tl.zeros([ROWS], tl.float32)
+    along_gap = tl.zeros([ROWS], tl.float32)
+    if UNIT:
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)[None, :]
+            inside = (i < n)[:, None] & (k < d)
+            z = tl.load(rows + at + k, inside, 0.0) * inv[:, None]
+            if FIRST:
+                along_change += tl.sum(z * _at_centers(gradient, pulled, push, pull, to + k, inside), 1)
+            if pulled is not None:
+                along_gap += tl.sum(z * (z - tl.load(centers + to + k, inside, 0.0) * inv_center[:, None]), 1)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)[None, :]
+        inside = (i < n)[:, None] & (k < d)
+        z = tl.load(rows + at + k, inside, 0.0) * inv[:, None]
+        change = _at_centers(gradient, pulled, push, pull, to + k, inside)
+        if FIRST:
+            change = (change - z * along_change[:, None]) * inv[:, None]
+        change *= part[:, None]
+        if pulled is not None:
+            gap = z - tl.load(centers + to + k, inside, 0.0) * inv_center[:, None]
+            change += (gap - z * along_gap[:, None]) * strength[:, None]
+        tl.store(out + at + k, change, inside)
 
 
 def _rows_and_columns(d: int) -> tuple[int, int]:
@@ -215,244 +393,129 @@ def _once(name: str) -> None:
 
 
 @functools.lru_cache(maxsize=256)
-def _averaging(g: int, n: int, d: int, unit: bool, back: bool, compiled_for: tuple[object, ...]) -> Program:
+def _averaging(g: int, n: int, d: int, first: bool, unit: bool, compiled_for: tuple[object, ...]) -> Program:
     some, cols = _rows_and_columns(d)
-    kernel, tensors = (_average_back, 6) if back else (_average, 5)
-    return Program([Launch(kernel, (triton.cdiv(n, some), g, 1), (*map(At, range(tensors)), n, d, unit, some, cols))])
-
-
-class _Centers(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, slot: Tensor, share: Tensor, unit: bool) -> Tensor:
-        rows = rows.contiguous()
-        g, n, d = rows.shape
-        centers = torch.zeros_like(rows)
-        inverse = torch.empty_like(share)
-        with torch.cuda.device_of(rows):
-            program = _averaging(g, n, d, unit, False, (rows.device, *aligned(rows, slot, share)))
-            program(rows.device, rows, slot, share, centers, inverse)
-        ctx.save_for_backward(rows, slot, share, inverse)
-        ctx.unit = unit
-        return centers
-
-    @staticmethod
-    def backward(ctx: Any, by_centers: Tensor) -> tuple[Tensor, None, None, None]:
-        _once("centers")
-        rows, slot, share, inverse = ctx.saved_tensors
-        by_centers = by_centers.contiguous()
-        g, n, d = rows.shape
-        out = torch.empty_like(rows)
-        with torch.cuda.device_of(rows):
-            program = _averaging(g, n, d, ctx.unit, True, (rows.device, *aligned(by_centers, rows, slot, share)))
-            program(rows.device, by_centers, rows, slot, share, inverse, out)
-        return out, None, None, None
-
-
-def centers(rows: Tensor, slot: Tensor, share: Tensor, unit: bool) -> Tensor:
-    """Sums of the rows ``(g, n, d)``, over their norms if so asked, times their shares, by slot; ``(g, n, d)``."""
-    out: Tensor = _Centers.apply(rows, slot, share, unit)
-    return out
-
-
-@triton.jit
-def _tight(
-    rows, centers, slot, amount, distance, known, sums, n, d,
-    UNIT: tl.constexpr, UNIT_CENTERS: tl.constexpr, COSINE: tl.constexpr, SHARED: tl.constexpr, POWER: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Distances of the rows from their centers, their sum and how many they are, block by block."""
-    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    i = block * ROWS + tl.arange(0, ROWS)
-    a = tl.load(amount + group * n + i, i < n, 0.0)
-    row = rows + (group * n + i)[:, None] * d
-    own = centers + (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
-    x_squares = tl.zeros([ROWS], tl.float32)
-    c_squares = tl.zeros([ROWS], tl.float32)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        inside = (i < n)[:, None] & (k < d)[None, :]
-        x, c = tl.load(row + k[None, :], inside, 0.0), tl.load(own + k[None, :], inside, 0.0)
-        x_squares += tl.sum(x * x, 1)
-        c_squares += tl.sum(c * c, 1)
-    inv = _inverse(x_squares) if UNIT else tl.full([ROWS], 1.0, tl.float32)
-    inv_center = _inverse(c_squares) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float32)
-    squares = tl.zeros([ROWS], tl.float32)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        inside = (i < n)[:, None] & (k < d)[None, :]
-        x, c = tl.load(row + k[None, :], inside, 0.0), tl.load(own + k[None, :], inside, 0.0)
-        gap = x * inv[:, None] - c * inv_center[:, None]
-        squares += tl.sum(gap * gap, 1)
-    size = x_squares * inv * inv
-    apart = squares > 9.0949470e-13 * size  # more than rounding: (8 eps)^2
-    if COSINE:
-        center_size = c_squares * inv_center * inv_center  # a half more for each that is zero
-        far = squares / 2 + tl.where(size < 0.5, 0.5, 0.0) + tl.where(center_size < 0.5, 0.5, 0.0)
-    else:
-        far = tl.sqrt(squares)
-    far = tl.where(apart, far, 0.0)
-    counted = tl.where(apart, a, 0.0) if SHARED else a
-    tl.store(distance + group * n + i, far, i < n)
-    at = known + group * 2 * n + i
-    tl.store(at, inv, i < n)
-    tl.store(at + n, inv_center, i < n)
-    out = sums + (group * tl.num_programs(0) + block) * 2
-    tl.store(out, tl.sum(counted * (far if POWER == 1 else far * far), 0))
-    tl.store(out + 1, tl.sum(counted, 0))
-
-
-@triton.jit
-def _tight_mean(sums, means, counts, blocks, BLOCK: tl.constexpr):
-    group = tl.program_id(0).to(tl.int64)
-    total = tl.zeros([BLOCK], tl.float64)
-    count = tl.zeros([BLOCK], tl.float64)
-    for start in range(0, blocks, BLOCK):
-        b = start + tl.arange(0, BLOCK)
-        part = sums + (group * blocks + b) * 2
-        total += tl.load(part, b < blocks, 0.0).to(tl.float64)
-        count += tl.load(part + 1, b < blocks, 0.0).to(tl.float64)
-    number = tl.sum(count, 0)
-    number = tl.where(number > 0, number, 1.0)
-    tl.store(means + group, (tl.sum(total, 0) / number).to(tl.float32))
-    tl.store(counts + group, (1.0 / number).to(tl.float32))
-
-
-@triton.jit
-def _tight_back(
-    by_means, rows, centers, slot, amount, distance, known, counts, by_rows, by_centers, n, d,
-    UNIT: tl.constexpr, UNIT_CENTERS: tl.constexpr, COSINE: tl.constexpr, POWER: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """The gradient of the rows, and that of the centers, added up."""
-    block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    i = block * ROWS + tl.arange(0, ROWS)
-    a = tl.load(amount + group * n + i, i < n, 0.0)
-    far = tl.load(distance + group * n + i, i < n, 0.0)
-    inv = tl.load(known + group * 2 * n + i, i < n, 0.0)
-    inv_center = tl.load(known + (group * 2 + 1) * n + i, i < n, 0.0)
-    pull = tl.load(by_means + group) * tl.load(counts + group) * a
-    if COSINE:
-        pull *= 1.0 if POWER == 1 else 2.0 * far
-        pull = tl.where(far > 0, pull, 0.0)
-    else:
-        pull = tl.where(far > 0, pull / tl.where(far > 0, far, 1.0), 0.0) if POWER == 1 else pull * 2.0
-        pull = tl.where(far > 0, pull, 0.0)
-    at = (group * n + i)[:, None] * d
-    to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
-    along = tl.zeros([ROWS], tl.float32)
-    along_center = tl.zeros([ROWS], tl.float32)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        inside = (i < n)[:, None] & (k < d)[None, :]
-        z = tl.load(rows + at + k[None, :], inside, 0.0) * inv[:, None]
-        c = tl.load(centers + to + k[None, :], inside, 0.0) * inv_center[:, None]
-        along += tl.sum(z * (z - c), 1)
-        along_center += tl.sum(c * (z - c), 1)
-    along = along if UNIT else along * 0.0
-    along_center = along_center if UNIT_CENTERS else along_center * 0.0
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        inside = (i < n)[:, None] & (k < d)[None, :]
-        z = tl.load(rows + at + k[None, :], inside, 0.0) * inv[:, None]
-        c = tl.load(centers + to + k[None, :], inside, 0.0) * inv_center[:, None]
-        tl.store(by_rows + at + k[None, :], (z - c - z * along[:, None]) * (pull * inv)[:, None], inside)
-        change = (c * along_center[:, None] - (z - c)) * (pull * inv_center)[:, None]
-        tl.atomic_add(by_centers + to + k[None, :], change, inside & (pull != 0)[:, None])
+    arguments = *map(At, range(5)), n, d, first, unit, some, cols
+    return Program([Launch(_average, (triton.cdiv(n, some), g, 1), arguments)])
 
 
 @functools.lru_cache(maxsize=256)
-def _tightening(
-    g: int,
-    n: int,
-    d: int,
-    unit: bool,
-    unit_centers: bool,
-    cosine: bool,
-    shared: bool,
-    power: int,
-    back: bool,
-    compiled_for: tuple[object, ...],
-) -> Program:
+def _finishing(g: int, n: int, d: int, pull: Pull | None, compiled_for: tuple[object, ...]) -> Program:
+    tensors = list(map(At, range(16)))
     some, cols = _rows_and_columns(d)
     blocks = triton.cdiv(n, some)
-    if back:
-        rest = n, d, unit, unit_centers, cosine, power, some, cols
-        return Program([Launch(_tight_back, (blocks, g, 1), (*map(At, range(10)), *rest))])
-    rows, centers, slot, amount, distance, known, sums, means, counts = map(At, range(9))
-    options = unit, unit_centers, cosine, shared, power, some, cols
-    tight = Launch(
-        _tight, (blocks, g, 1), (rows, centers, slot, amount, distance, known, sums, n, d, *options)
-    )  # fmt: skip
-    return Program([tight, Launch(_tight_mean, (g, 1, 1), (sums, means, counts, blocks, 256))])
+    wide = min(256, triton.next_power_of_2(blocks))
+    many = min(2048 // wide, triton.next_power_of_2(g))
+    launches = [Launch(_means, (1, 1, 1), (*tensors[8:], g, blocks, many, wide))]
+    if pull is not None:
+        options = pull.unit_centers, pull.cosine, pull.shared, pull.power, some, cols
+        launches.insert(0, Launch(_tight, (blocks, g, 1), (*tensors[:9], n, d, *options)))
+    return Program(launches)
 
 
-class _Tightness(torch.autograd.Function):
+@functools.lru_cache(maxsize=256)
+def _returning(
+    g: int, n: int, d: int, first: bool, unit: bool, pull: Pull | None, compiled_for: tuple[object, ...]
+) -> Program:
+    some, cols = _rows_and_columns(d)
+    options = first, unit, *((False, 1) if pull is None else (pull.cosine, pull.power)), some, cols
+    return Program([Launch(_back, (triton.cdiv(n, some), g, 1), (*map(At, range(15)), n, d, *options))])
+
+
+class _Terms(torch.autograd.Function):
+    """The centers, which have a gradient unless their pairs are taken; the mean over these; that of the distances."""
+
     @staticmethod
     def forward(
         ctx: Any,
         rows: Tensor,
-        centers: Tensor,
-        slot: Tensor,
         amount: Tensor,
-        unit: bool,
-        unit_centers: bool,
-        cosine: bool,
-        shared: bool,
-        power: int,
-    ) -> Tensor:
-        rows, centers, amount = rows.contiguous(), centers.contiguous(), amount.contiguous()
-        g, n, d = rows.shape
-        blocks = triton.cdiv(n, _rows_and_columns(d)[0])
-        distance, known = rows.new_empty(g, n), rows.new_empty(g, 2, n)
-        sums, (means, counts) = rows.new_empty(g, blocks, 2), rows.new_empty(2, g).unbind()
-        ctx.options = unit, unit_centers, cosine, shared, power
+        where: Places,
+        first: bool,
+        pairs: Pairs | None,
+        pull: Pull | None,
+        with_gradient: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        rows, amount = rows.contiguous(), amount.contiguous()
+        (g, n, d), device = rows.shape, rows.device
+        slot, share, values, there, used = where
+        unit = first or (pull is not None and pull.unit)
+        inverse, inverse_center, distance = torch.empty(3, g, n, device=device).unbind()
+        zeros = torch.zeros(2 if pull is not None and with_gradient else 1, g, n, d, device=device)
+        centers, pulled = zeros[0], zeros[1] if len(zeros) == 2 else None
+        gradient = means = spread = sums = counts = close = over = None
         with torch.cuda.device_of(rows):
-            compiled_for = rows.device, *aligned(rows, centers, slot, amount)
-            program = _tightening(g, n, d, *ctx.options, False, compiled_for)
-            program(rows.device, rows, centers, slot, amount, distance, known, sums, means, counts)
-        ctx.save_for_backward(rows, centers, slot, amount, distance, known, counts)
-        return means
+            program = _averaging(g, n, d, first, unit, (device, *aligned(rows)))
+            program(device, rows, slot, share, centers, inverse)
+            if pairs is not None:
+                means, gradient = means_and_gradient(centers, values, there, *pairs, with_gradient)
+                spread, means = (means, None) if g == 1 else (torch.empty((), device=device), means)
+            if pull is not None:
+                sums = torch.empty(g, triton.cdiv(n, _rows_and_columns(d)[0]), 2, device=device)
+                counts, close = torch.empty(g, device=device), torch.empty((), device=device)
+            if means is not None or pull is not None:
+                over = torch.empty(2, device=device)
+                fixed, times = (None, 1.0) if pull is None else (pull._replace(times=1.0), pull.times)
+                program = _finishing(g, n, d, fixed, (device, *aligned(rows, amount, pulled, means, spread)))
+                program(
+                    device, rows, centers, slot, amount, inverse, inverse_center, distance, pulled, sums, counts, means,
+                    used, spread, close, over, times,
+                )  # fmt: skip
+        ctx.set_materialize_grads(False)
+        ctx.first, ctx.unit, ctx.pull = first, unit, None if pull is None else pull._replace(times=1.0)
+        ctx.save_for_backward(
+            over, counts, rows, slot, share, inverse, gradient, pulled, centers, amount, inverse_center, distance
+        )
+        if pairs is not None:
+            ctx.mark_non_differentiable(centers)
+        return centers, spread, close
 
     @staticmethod
-    def backward(ctx: Any, by_means: Tensor) -> tuple[Tensor | None, ...]:
-        _once("tightness")
-        rows, centers, slot, amount, distance, known, counts = ctx.saved_tensors
-        by_means = by_means.contiguous()
-        g, n, d = rows.shape
-        by_rows, by_centers = torch.empty_like(rows), torch.zeros_like(rows)
+    def backward(
+        ctx: Any, by_centers: Tensor | None, by_spread: Tensor | None, by_close: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        _once("centers" if ctx.pull is None else "tightness")
+        over, counts, rows, slot, share, inverse, gradient, *of_pull = ctx.saved_tensors
+        (g, n, d), device = rows.shape, rows.device
+        if by_spread is None:
+            gradient = None if by_centers is None else by_centers.contiguous()
+        if by_close is None:
+            of_pull = [None] * 5
+        pulled, centers, amount, inverse_center, distance = of_pull
+        out = torch.empty_like(rows)
         with torch.cuda.device_of(rows):
-            compiled_for = rows.device, *aligned(by_means, rows, centers, slot, amount)
-            program = _tightening(g, n, d, *ctx.options, True, compiled_for)
+            compiled_for = device, *aligned(by_spread, by_close, over, rows, gradient, pulled, amount)
+            program = _returning(g, n, d, ctx.first, ctx.unit, ctx.pull, compiled_for)
             program(
-                rows.device, by_means, rows, centers, slot, amount, distance, known, counts, by_rows, by_centers
+                device, by_spread, by_close, over, counts, rows, slot, share, inverse, gradient, pulled, centers,
+                amount, inverse_center, distance, out,
             )  # fmt: skip
-        return by_rows, by_centers, *([None] * 7)
+        return out, *([None] * 6)
 
 
-def tightness(
-    rows: Tensor,
-    centers: Tensor,
-    slot: Tensor,
-    amount: Tensor,
-    *,
-    unit: bool,
-    unit_centers: bool,
-    cosine: bool,
-    shared: bool,
-    power: int,
-) -> Tensor:
-    """Mean distance of rows from the centers in their slots, one a group ``(g,)``.
+class Terms(NamedTuple):
+    """What is known of groups of rows."""
+
+    where: Places
+    centers: Tensor  # (g, n, d), zero where there is none
+    diversity: Tensor | None  # scalar
+    tightness: Tensor | None  # scalar
+
+
+def terms(
+    rows: Tensor, targets: Tensor, amount: Tensor, *, width: float, unit: bool, pairs: Pairs | None, pull: Pull | None
+) -> Terms:
+    """The centers of rows that share a target, and means over the groups that have any.
 
     Args:
-        rows: ``(g, n, d)``.
-        centers: ``(g, n, d)``.
-        slot: ``(g, n)``.
+        rows: ``(g, n, d)``, float32.
+        targets: ``(g, n, t)``.
         amount: ``(g, n)``, how many times a row counts.
-        unit: divide the rows by their norms.
-        unit_centers: divide the centers by theirs.
-        cosine: 1 - cos instead of the distance.
-        shared: leave out rows where their center is.
-        power: of the distance, 1 or 2.
+        width: of bins ``floor(y / width)``; 0: rows of equal target.
+        unit: divide the rows by their norms before they are averaged.
+        pairs: how the pairs of centers are weighed; then the centers have no gradient, the mean over the pairs does.
+        pull: how distances from the centers are measured; None: no tightness.
     """
-    out: Tensor = _Tightness.apply(rows, centers, slot, amount, unit, unit_centers, cosine, shared, power)
-    return out
+    where = places(targets, amount, width)
+    with_gradient = torch.is_grad_enabled() and rows.requires_grad
+    return Terms(where, *_Terms.apply(rows, amount, where, unit, pairs, pull, with_gradient))

@@ -11,9 +11,9 @@ from torch import Tensor
 _DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
 
 
-def aligned(*tensors: Tensor) -> tuple[bool, ...]:
-    """Whether each tensor starts where wide loads can; part of a shape, because Triton compiles for it."""
-    return tuple([x.data_ptr() % 16 == 0 for x in tensors])
+def aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:
+    """Of each tensor, whether it is there and starts where wide loads can: Triton compiles for it, as for a shape."""
+    return tuple([None if x is None else x.data_ptr() % 16 == 0 for x in tensors])
 
 
 class At(NamedTuple):
@@ -50,7 +50,7 @@ class Program:
 
         Args:
             device: the current device.
-            brought: what ``At`` counts: tensors, or numbers.
+            brought: what ``At`` counts: tensors, or numbers; None is None in every call.
         """
         if self.ready is None:
             compiled = [
@@ -58,7 +58,7 @@ class Program:
                 for kernel, grid, arguments, warps, stages in self.launches
             ]
             if _DIRECT and all(one is not None for one in compiled):  # the interpreter compiles nothing
-                self.ready = [_prepared(*both) for both in zip(compiled, self.launches, strict=True)]
+                self.ready = [_prepared(*both, brought) for both in zip(compiled, self.launches, strict=True)]
             return
         stream = torch._C._cuda_getCurrentRawStream(device.index)
         addresses = [x.data_ptr() if isinstance(x, Tensor) else x for x in brought]
@@ -81,7 +81,8 @@ def _tensors(arguments: tuple[Any, ...], brought: tuple[Tensor | float | None, .
     return filled
 
 
-def _prepared(compiled: Any, launch: Launch) -> tuple[Any, ...]:
-    places = [(k, x.number, x.offset) for k, x in enumerate(launch.arguments) if isinstance(x, At)]
+def _prepared(compiled: Any, launch: Launch, brought: tuple[Tensor | float | None, ...]) -> tuple[Any, ...]:
+    given = [(k, x) for k, x in enumerate(launch.arguments) if isinstance(x, At) and brought[x.number] is not None]
+    places = [(k, x.number, x.offset) for k, x in given]
     constants = [None if isinstance(x, At) else x for x in launch.arguments]
     return compiled.run, *launch.grid, compiled.function, compiled.packed_metadata, constants, places
