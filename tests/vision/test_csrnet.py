@@ -70,6 +70,15 @@ def test_the_back_end_is_dilated_and_drawn_from_a_narrow_normal():
         assert not each.bias.any()
 
 
+def test_the_back_end_may_be_another():
+    model = csrnet.create("test_resnet", widths=(16, 8), batch_norm=True)
+    assert [module.out_channels for module in model.back if isinstance(module, nn.Conv2d)] == [16, 8]
+    assert model.head.in_channels == 8 and model(images(1, 24, 40)).shape == (1, 1, 3, 5)
+    for widths in ((), (16, 0)):
+        with pytest.raises(ValueError, match="expected widths of one convolution or more, all at least 1, got"):
+            csrnet.create("test_resnet", widths=widths)
+
+
 def test_vgg_is_cut_after_conv4_3_and_takes_the_usual_file(tmp_path):
     """Files from elsewhere name the classifier differently; it is not needed."""
     torch.manual_seed(0)

@@ -516,6 +516,17 @@ def test_no_step_waits_for_the_gpu(tmp_path, method, precision):
     assert len(history) == 3 and all(math.isfinite(epoch["test"]["mae"]) for epoch in history)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_gradients_are_clipped_on_a_gpu(tmp_path, precision):
+    before = weights_of(steady())
+    settings = {"precision": precision, "clip": 1e-3, "momentum": 0.0, "epochs": 1, "batch_size": 60}
+    module = steady(**settings, learning_rate=1.0)
+    fit(module, device="cuda", folder=tmp_path, monitor="mae")
+    moved_by = torch.cat([(a - b.cpu()).flatten() for a, b in zip(before, weights_of(module), strict=True)]).norm()
+    assert moved_by.item() == pytest.approx(1e-3, rel=1e-2)  # one step along a gradient of that norm
+
+
 def test_the_network_is_left_without_hooks(tmp_path):
     module = a_module(settings=replace(SETTINGS, epochs=1))
     run(module, tmp_path)

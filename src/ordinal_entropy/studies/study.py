@@ -23,6 +23,8 @@ class Study(NamedTuple):
         lambda keys, variants: {}
     )  # its further scores, likewise
     measured: Callable[..., dict[str, Any]] | None = None  # (keys, recipe, device, progress): in place of training
+    recipes: Mapping[str, Any] | None = None  # presets of its own in place of the task's; it then needs no dataset
+    others: Mapping[str, Mapping[str, str]] = {}  # presets of variants with a label: label -> preset -> its own instead
     scale: float = 1.0  # scores are printed in multiples of it
     notes: tuple[str, ...] = ()  # printed below the tables
     picture: Callable[[dict[str, Any], Path], None] | None = None  # from a summary to a PNG

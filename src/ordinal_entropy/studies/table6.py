@@ -4,24 +4,18 @@ One run alone, step by step as in anyone's training loop, not as part of a stack
 machine that slows down slows all. A part of the run is timed and scaled to its whole length.
 """
 
-import time
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import torch
 from torch import nn
 
-from ordinal_entropy import comparison, environment, methods
-from ordinal_entropy.recipes import described
-from ordinal_entropy.studies import paper
+from ordinal_entropy import methods
+from ordinal_entropy.studies import cost, paper
+from ordinal_entropy.studies.cost import Measured
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.study import Study
 from ordinal_entropy.tasks import Progress
-
-_MB = 2**20
 
 
 @dataclass(frozen=True)
@@ -35,10 +29,7 @@ class Table6:
 
     def __post_init__(self) -> None:
         """Checked before anything is measured."""
-        for name, least in (("rounds", 2), ("timed_steps", 1), ("warm_up", 1), ("samples", 2)):
-            value = min(self.samples) if name == "samples" else getattr(self, name)
-            if value < least:
-                raise ValueError(f"expected {name} to be at least {least}, got {value}")
+        cost.check_counts(self, rounds=2, timed_steps=1, warm_up=1, samples=2)
 
 
 def _summary(keys: Table6, chosen: Any, device: str, progress: Progress | None) -> dict[str, Any]:
@@ -48,51 +39,25 @@ def _summary(keys: Table6, chosen: Any, device: str, progress: Progress | None) 
     inputs = torch.cat([torch.from_numpy(part[: chosen.rows]) for part in (rows.functions, rows.places)], dim=1)
     inputs = inputs.to(device, torch.float32)
     targets = torch.from_numpy(rows.values[: chosen.rows]).to(device, torch.float32)
-    every = (0, *keys.samples)
-    seconds: dict[str, list[float]] = {_name(m): [] for m in every}
-    memory: dict[str, float | None] = {}
-    total = keys.rounds * len(every)
-    for number in range(total):
-        m = every[number % len(every)]
-        took, peak = _measured(m, inputs, targets, keys, chosen)
-        seconds[_name(m)].append(took * chosen.steps)
-        before = memory.get(_name(m))
-        memory[_name(m)] = peak if before is None or peak is None else max(before, peak)
-        if progress is not None:
-            progress(number + 1, total)
-    base = seconds[_name(0)]
-    return {
-        "task": "linear",
-        "metric": f"seconds for {chosen.steps} steps",
-        "lower_is_better": True,
-        "methods": {
-            name: {"values": values, "mean": mean(values), "std": stdev(values), "n": len(values)}
-            for name, values in seconds.items()
-        },
-        "paired": {
-            name: comparison.paired(values, base)._asdict() for name, values in seconds.items() if name != _name(0)
-        },
-        "recipe": described(chosen),
-        "environment": environment.environment(),
-        "baseline": _name(0),
-        "memory_mb": memory,
-        "memory_is": "peak of tensors on the GPU" if device.startswith("cuda") else "peak of the whole process",
-        "variants": {_name(m): {"method": "ld" if m else "baseline", "samples": m} for m in every},
-        "paper": {_name(m): cost._asdict() for m, cost in paper.TABLE6.items() if m in every},
-        "device": device,
-    }
-
-
-def _name(m: int) -> str:
-    return _variant(m).name
+    return cost.summary_of(
+        "linear",
+        f"seconds for {chosen.steps} steps",
+        [_variant(m) for m in (0, *keys.samples)],
+        lambda variant: _measured(dict(variant.changes).get("samples", 0), inputs, targets, keys, chosen),
+        chosen,
+        rounds=keys.rounds,
+        times=chosen.steps,
+        device=device,
+        published={_variant(m).name: own for m, own in paper.TABLE6.items()},
+        progress=progress,
+    )
 
 
 def _variant(m: int) -> Variant:
     return Variant("ld", (("samples", m),)) if m else Variant("baseline")
 
 
-def _measured(m: int, inputs: torch.Tensor, targets: torch.Tensor, keys: Table6, chosen: Any) -> tuple[float, Any]:
-    """Seconds of a step, and the peak of memory in MB."""
+def _measured(m: int, inputs: torch.Tensor, targets: torch.Tensor, keys: Table6, chosen: Any) -> Measured:
     torch.manual_seed(0)
     width = chosen.hidden
     body = nn.Sequential(nn.Linear(inputs.shape[1], width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
@@ -110,37 +75,7 @@ def _measured(m: int, inputs: torch.Tensor, targets: torch.Tensor, keys: Table6,
             loss.backward()
             optimizer.step()
 
-    steps(keys.warm_up)
-    _synchronize(inputs.device)
-    _forget_peak(inputs.device)
-    start = time.perf_counter()
-    steps(keys.timed_steps)
-    _synchronize(inputs.device)
-    return (time.perf_counter() - start) / keys.timed_steps, _peak(inputs.device)
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _forget_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak of resident memory starts anew
-
-
-def _peak(device: torch.device) -> float | None:
-    """In MB; None where the system does not tell."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / _MB
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
+    return cost.measured(steps, inputs.device, warm_up=keys.warm_up, timed=keys.timed_steps)
 
 
 STUDIES = {

@@ -5,6 +5,7 @@ published one has conv1_1 to conv4_3 of VGG-16 in front. With a ResNet-50 it is 
 """
 
 import os
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,32 +14,36 @@ from ordinal_entropy.vision import backbones
 from ordinal_entropy.vision.backbones import Encoder
 from ordinal_entropy.vision.heads import ConvHead
 
-WIDTHS = (512, 512, 512, 256, 128, 64)  # of the back end
+WIDTHS = (512, 512, 512, 256, 128, 64)  # of the back end, as published
 DILATION = 2
 
 
 class CSRNet(nn.Module):
-    """A front end, six dilated convolutions, and a 1x1 convolution; :func:`create` makes it.
+    """A front end, some dilated convolutions, and a 1x1 convolution; :func:`create` makes it.
 
-    Its features are the 64 channels that go into the head: ``capture(model, model.feature_layer)``.
+    Its features are the channels that go into the head, 64: ``capture(model, model.feature_layer)``.
 
     Args:
         front: an encoder; its last map, at stride 8, is used.
         outputs: channels of the result: 1 for a density, the number of bins for classification.
         batch_norm: True puts a BatchNorm behind each convolution of the back end, as the published one does not.
+        widths: channels of each convolution of the back end.
     """
 
     feature_layer = "head"
     stride = 8  # of features and outputs
+    least_images = 1  # to train on: a map has enough places for its norms
 
-    def __init__(self, front: Encoder, outputs: int = 1, *, batch_norm: bool = False):
+    def __init__(self, front: Encoder, outputs: int = 1, *, batch_norm: bool = False, widths: Sequence[int] = WIDTHS):
         super().__init__()
+        if not widths or min(widths) < 1:
+            raise ValueError(f"expected widths of one convolution or more, all at least 1, got {tuple(widths)}")
         if front.strides[-1] != self.stride:
             raise ValueError(f"expected a front end of stride {self.stride}, got {front.strides[-1]}")
         self.front = front
         self.back = nn.Sequential()
         channels = front.channels[-1]
-        for width in WIDTHS:
+        for width in widths:
             self.back.append(nn.Conv2d(channels, width, 3, padding=DILATION, dilation=DILATION, bias=not batch_norm))
             if batch_norm:
                 self.back.append(nn.BatchNorm2d(width))
@@ -71,6 +76,7 @@ def create(
     reach: int | None = None,
     dilated: bool = False,
     batch_norm: bool = False,
+    widths: Sequence[int] = WIDTHS,
 ) -> CSRNet:
     """A CSRNet on any backbone of timm with maps; the weights of its back end are drawn from N(0, 0.01), biases are 0.
 
@@ -83,6 +89,7 @@ def create(
         dilated: whether those layers are dilated, so that their weights see what they saw in the whole backbone.
             False only takes the stride away.
         batch_norm: see :class:`CSRNet`.
+        widths: likewise.
 
     Raises:
         ValueError: as :func:`backbones.create_encoder`.
@@ -90,7 +97,7 @@ def create(
     Example:
         >>> model = create("resnet18")
         >>> model.front.channels, model.head
-        ((256,), Conv2d(64, 1, kernel_size=(1, 1), stride=(1, 1)))
+        ((256,), ConvHead(64, 1, kernel_size=(1, 1), stride=(1, 1)))
         >>> model(torch.zeros(1, 3, 64, 100)).shape
         torch.Size([1, 1, 8, 13])
     """
@@ -103,7 +110,7 @@ def create(
     front = backbones.create_encoder(name, pretrained, strides=(reach,), output_stride=past)
     if past is not None and not dilated:
         _undilate(front)
-    return CSRNet(front, outputs, batch_norm=batch_norm)
+    return CSRNet(front, outputs, batch_norm=batch_norm, widths=widths)
 
 
 def _undilate(front: Encoder) -> None:

@@ -270,6 +270,15 @@ class Training(lightning.LightningModule):
         """The optimizer; its learning rate is set at the beginning of every epoch."""
         return optimizer(self.network, self.settings)
 
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Lightning refuses to clip for a fused optimizer in any half precision; bfloat16 has no scale to be undone."""
+        if gradient_clip_val and self.settings.precision != "fp16":
+            nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
+        else:
+            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
     def train_dataloader(self) -> Any:
         """Batches in an order that depends on seed and epoch."""
         settings, count, least = self.settings, len(self.data.train), _least_rows(self.network)
@@ -593,8 +602,9 @@ def _predicted(outputs: Callable[[Tensor], Tensor], method: Method, images: Tens
 
 
 def _least_rows(network: nn.Module) -> int:
-    """Images that a batch to train on must have."""
-    return 2 if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in network.modules()) else 1
+    """Images that a batch to train on must have: a BatchNorm cannot be trained on one number a channel."""
+    normed = any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in network.modules())
+    return int(getattr(network, "least_images", 2 if normed else 1))
 
 
 def _numbers(scores: Mapping[str, Tensor]) -> Scores:

@@ -23,6 +23,7 @@ from ordinal_entropy.recipes import cache_folder, lookup
 Array = NDArray[Any]
 Density = NDArray[np.float32]  # (rows of cells, columns of cells)
 
+CELL = 8  # side of a cell in pixels: the stride of the networks
 _VERSION = 1  # of the maps: part of the name of a cached one
 _TRUNCATE = 4.0  # a Gaussian ends after so many sigmas
 _NEIGHBOURS = 3  # whose distances make a sigma
@@ -36,7 +37,7 @@ class Settings:
     kernel: Literal["adaptive", "fixed"] = "adaptive"  # sigma of a point from its neighbours, or the same for all
     sigma: float = 15.0  # of the fixed kernel, in pixels
     border: Literal["kept", "lost"] = "kept"  # what of a Gaussian would lie outside: kept inside, or lost (published)
-    stride: int = 8  # side of a cell in pixels; 1: a value of each pixel
+    stride: int = CELL  # side of a cell in pixels; 1: a value of each pixel
     reduce: Literal["sum", "bicubic"] = "sum"  # cells as sums over their pixels, or resized (published)
 
     def __post_init__(self) -> None:
