@@ -228,7 +228,7 @@ def reproduce(
 
         ordinal-entropy reproduce table1-linear --set steps=3000 --set seeds=3
 
-    Studies on ages of faces train one run after the other, or --jobs of them side by side, on a dataset that you have:
+    Studies on images train one run after the other, or --jobs of them side by side, on a dataset that you have:
 
         ordinal-entropy reproduce table4-age --preset small --set data=datasets/UTKFace
 
@@ -260,7 +260,7 @@ def reproduce(
         where = _device(device)
         done = (place / "summary.json").exists()
         if not done:
-            tasks.load(studies.get(study).task(own)).check(recipe)
+            studies.check(study, own, recipe)
         _check_writable(place)
         folder.append(place)
         measured = studies.get(study).measured is not None
@@ -271,7 +271,7 @@ def reproduce(
         with _progress(*(("measurements", "measuring") if measured else ())) as progress:
             summary = studies.run(study, place, settings or [], where, progress, preset, jobs)
         _print_study(study, summary, place, read_back=done)
-        if preset == "quick":
+        if preset == "quick" and not measured:
             _console().print(_QUICK)
 
 
@@ -310,7 +310,8 @@ def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> No
     title = f"{metric}, mean ± std of {runs_each} runs; {better}{precision}"
     paper_at = tasks.load(summary["task"]).paper_at
     _print_titled(console, title, tables.scores_table(summary, scale=scale, paper_at=paper_at))
-    title = f"Against {summary['baseline']}, seed by seed, best on validation; {metric}"
+    baseline = "its own baseline" if "held_to" in summary else summary["baseline"]
+    title = f"Against {baseline}, seed by seed, best on validation; {metric}"
     _print_titled(console, title, tables.paired_table(summary, scale=scale))
     for title, names in tasks.load(summary["task"]).details.items():
         table = tables.details_table(summary, names)

@@ -23,10 +23,15 @@ NAMES = [
     "fig4b-linear",
     "figBb-nonlinear",
     "table6",
+    "table7-cost",
     "init",
     "table4-age",
     "table5-lambda-t",
     "classification-age",
+    "table3-crowd",
+    "table1-depth",
+    "table2-depth",
+    "classification-depth",
 ]
 
 

@@ -19,6 +19,8 @@ class Difference(NamedTuple):
 def differences(summary: Mapping[str, Any]) -> dict[str, Difference]:
     """By variant, those whose seeds determine an interval; scores as reported.
 
+    A variant that is held to another one than the baseline, by "held_to", is so here.
+
     Example:
         >>> summary = {
         ...     "baseline": "baseline",
@@ -28,10 +30,10 @@ def differences(summary: Mapping[str, Any]) -> dict[str, Difference]:
         >>> differences(summary)
         {'oe': Difference(seeds=[-1.0, -2.0], mean=-1.5, low=-7.9, high=4.9)}
     """
-    base = summary["methods"][summary["baseline"]]["values"]
-    found = {}
+    held_to, found = summary.get("held_to", {}), {}
     for name, pair in summary["paired"].items():
         if pair["ci_low"] is not None:
+            base = summary["methods"][held_to.get(name, summary["baseline"])]["values"]
             pairs = zip(summary["methods"][name]["values"], base, strict=True)
             seeds = [value - own for value, own in pairs if value is not None and own is not None]
             found[name] = Difference(seeds, pair["difference"], pair["ci_low"], pair["ci_high"])
@@ -53,7 +55,8 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
     figure = Figure(figsize=(7, 1.9 + 0.45 * len(found)), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.axvline(0, color="0.25", linewidth=1.3, dashes=(6, 3), label=summary["baseline"])
+    baseline = "its baseline" if "held_to" in summary else summary["baseline"]
+    axes.axvline(0, color="0.25", linewidth=1.3, dashes=(6, 3), label=baseline)
     colour, marker, _ = LOOKS[0]
     for row, own in enumerate(found.values()):
         first = row == 0  # one entry in the legend
@@ -81,7 +84,7 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
     axes.set_ylim(max(len(found), 1) - 0.5, -0.5)  # the first on top
     better = "left" if summary["lower_is_better"] else "right"
     metric = summary["metric"].upper()
-    axes.set_xlabel(f"test {metric} minus that of {summary['baseline']}, best on validation; {better} is better")
+    axes.set_xlabel(f"test {metric} minus that of {baseline}, best on validation; {better} is better")
     count = max((len(own.seeds) for own in found.values()), default=0)
     axes.set_title(f"{title}: paired differences over {count} seeds", loc="left", fontsize=11)
     axes.grid(True, axis="x", color="0.9", linewidth=0.7)

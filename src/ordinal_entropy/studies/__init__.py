@@ -8,7 +8,7 @@ from typing import Any
 
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import described, lookup, override, pairs, unknown
-from ordinal_entropy.studies import age, fig4a, fig4b, init, table1, table6
+from ordinal_entropy.studies import age, crowd, depth, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import seeds_from, summary_of
 from ordinal_entropy.studies.study import Study
 from ordinal_entropy.tasks import Progress
@@ -18,8 +18,11 @@ _STUDIES: dict[str, Study] = {
     **fig4a.STUDIES,
     **fig4b.STUDIES,
     **table6.STUDIES,
+    **table7.STUDIES,
     **init.STUDIES,
     **age.STUDIES,
+    **crowd.STUDIES,
+    **depth.STUDIES,
 }
 
 
@@ -58,23 +61,45 @@ def settled(name: str, settings: Sequence[str] = (), preset: str = "paper") -> t
         >>> keys.seeds, recipe.steps
         (3, 100)
     """
+    keys, recipes = _settled(name, settings, preset)
+    return keys, recipes[""]
+
+
+def _settled(name: str, settings: Sequence[str], preset: str) -> tuple[Any, dict[str, Any]]:
+    """Keys of the study, and its recipes by the labels of its variants; of those without one, by ""."""
     study = get(name)
     own = [field.name for field in fields(study.keys)]
     given = pairs(settings)
     keys = override(study.keys, [f"{key}={text}" for key, text in given if key in own])
-    recipe = tasks.recipe(study.task(keys), preset)
-    fixed = study.fixed(keys)
-    known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
-    for key, _ in given:
-        if key in fixed and key not in own:
-            raise ValueError(f"{name} sets {key} itself; the keys it takes: {', '.join(known)}")
-        if key not in known:
-            raise ValueError(unknown("key", key, known))
-    recipe = override(recipe, [f"{key}={text}" for key, text in given if key not in own])
-    recipe = replace(recipe, **fixed)
-    for variant in study.variants(keys):
-        replace(recipe, **dict(variant.changes))  # values that no run can have are an error here
-    return keys, recipe
+    fixed, variants = study.fixed(keys), study.variants(keys)
+
+    def recipe_of(preset: str) -> Any:
+        if study.recipes is None:
+            recipe = tasks.recipe(study.task(keys), preset)
+        else:
+            recipe = lookup(f"preset of {name}", preset, study.recipes)
+        known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
+        for key, _ in given:
+            if key in fixed and key not in own:
+                raise ValueError(f"{name} sets {key} itself; the keys it takes: {', '.join(known)}")
+            if key not in known:
+                raise ValueError(unknown("key", key, known))
+        recipe = override(recipe, [f"{key}={text}" for key, text in given if key not in own])
+        return replace(recipe, **fixed)
+
+    recipes = {"": recipe_of(preset)}
+    for label in {variant.label: None for variant in variants if variant.label}:
+        recipes[label] = recipe_of(lookup(f"preset of {name} with {label}", preset, study.others[label]))
+    for variant in variants:
+        replace(recipes[variant.label], **dict(variant.changes))  # values that no run can have are an error here
+    return keys, recipes
+
+
+def check(name: str, keys: Any, recipe: Any) -> None:
+    """Refuses a recipe without the dataset that a study needs; nothing is read."""
+    study = get(name)
+    if study.recipes is None:
+        tasks.load(study.task(keys)).check(recipe)
 
 
 def run(
@@ -101,9 +126,10 @@ def run(
         The content of summary.json. A figure is drawn beside it where matplotlib is installed.
     """
     study = get(name)
-    keys, recipe = settled(name, settings, preset)
+    keys, recipes = _settled(name, settings, preset)
+    recipe = recipes[""]
     if not (out / "summary.json").exists():
-        tasks.load(study.task(keys)).check(recipe)
+        check(name, keys, recipe)
     summary = finished(out, {"study": name, **described(recipe), **described(keys)})
     if summary is None:
         if study.measured is not None:
@@ -120,6 +146,7 @@ def run(
                 progress=progress,
                 paper=study.paper(keys, variants),
                 jobs=jobs,
+                others=recipes,
             )
             published = study.paper_details(keys, variants)
             found |= {"paper_details": published} if published else {}

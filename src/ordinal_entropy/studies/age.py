@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ordinal_entropy import methods as registry
 from ordinal_entropy.studies import paper
-from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
+from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.studies.study import Details, Study
 
@@ -52,16 +51,6 @@ class TightnessWeights:
 def _different(name: str, values: Sequence[float]) -> None:
     if len(set(values)) < len(values):
         raise ValueError(f"expected different {name}, got {', '.join(f'{value:g}' for value in values)}")
-
-
-def _rows(keys: Methods) -> list[Variant]:
-    """Every method; those that have a strength, with each of several."""
-    several = [(("strength", strength),) for strength in keys.strengths] if len(keys.strengths) > 1 else [()]
-    return [
-        Variant(method, changes)
-        for method in keys.methods
-        for changes in (several if "strength" in registry.options(method) else [()])
-    ]
 
 
 def _weighted(keys: TightnessWeights) -> list[Variant]:
@@ -114,7 +103,7 @@ def _study(
 _by_method = partial(
     _study,
     fixed=lambda keys: {"strength": keys.strengths[0]},
-    variants=_rows,
+    variants=lambda keys: with_strengths(keys.methods, keys.strengths),
     published=_published_rows,
 )
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ordinal_entropy import comparison, environment, methods, runs, tasks
+from ordinal_entropy import comparison, environment, runs, tasks
+from ordinal_entropy import methods as registry
 from ordinal_entropy.recipes import described
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.tasks import Outcome, Plan, Progress
@@ -18,6 +19,7 @@ class Variant(NamedTuple):
 
     method: str
     changes: tuple[tuple[str, Any], ...] = ()
+    label: str = ""  # of rows with another recipe than the study's, which are held to the first of them
 
     @property
     def name(self) -> str:
@@ -27,7 +29,8 @@ class Variant(NamedTuple):
             >>> Variant("ld", (("samples", 100),)).name
             'ld samples=100'
         """
-        return " ".join([self.method, *(f"{key}={_text(value)}" for key, value in self.changes)])
+        changes = [f"{key}={_text(value)}" for key, value in self.changes]
+        return " ".join([self.method, *changes, *([self.label] if self.label else [])])
 
 
 def _text(value: Any) -> str:
@@ -44,12 +47,29 @@ def seeds_from(count: int) -> list[int]:
 def methods_known(names: Sequence[str], *, first: str | None = None) -> list[str]:
     """The same names, if all are methods, they differ, and the first is as asked."""
     for name in names:
-        methods.describe(name)  # an unknown one is an error that names the near ones
+        registry.describe(name)  # an unknown one is an error that names the near ones
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"expected different methods, got {', '.join(names) or 'none'}")
     if first is not None and names[0] != first:
         raise ValueError(f"expected methods to begin with {first}, got {', '.join(names)}")
     return list(names)
+
+
+def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: str = "") -> list[Variant]:
+    """Every method; of several strengths those that have one are taken with each, in rows of their own.
+
+    Example:
+        >>> [variant.name for variant in with_strengths(["baseline", "oe"], [1.0, 5.0])]
+        ['baseline', 'oe strength=1', 'oe strength=5']
+        >>> [variant.name for variant in with_strengths(["baseline", "oe"], [5.0])]  # that of the recipe
+        ['baseline', 'oe']
+    """
+    several = [(("strength", strength),) for strength in strengths] if len(strengths) > 1 else [()]
+    return [
+        Variant(method, changes, label)
+        for method in methods
+        for changes in (several if "strength" in registry.options(method) else [()])
+    ]
 
 
 def summary_of(
@@ -63,6 +83,7 @@ def summary_of(
     progress: Progress | None = None,
     paper: Mapping[str, Score] | None = None,
     jobs: int = 1,
+    others: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Trains every variant with every seed and summarises the scores; the first variant is what others are held to.
 
@@ -76,17 +97,20 @@ def summary_of(
         progress: told the steps done and the steps in all.
         paper: scores of the paper by the variants' names.
         jobs: processes that train runs side by side, where the task does not train them as one stack.
+        others: recipes of variants with a label, by the labels.
 
     Returns:
         The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",
-        ``{variant: {"last" | "best_validation": {name: [one score a seed]}}}``, of a task that has further scores.
+        ``{variant: {"last" | "best_validation": {name: [one score a seed]}}}``, of a task that has further scores;
+        "held_to", ``{variant: the first of its label}``, and "recipes" by label, where there are variants of several.
     """
     names = [variant.name for variant in variants]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated or len(names) < 2:
         raise ValueError(f"expected two or more different methods, got {', '.join(repeated or names) or 'none'}")
     about = tasks.load(task)
-    recipes = [replace(recipe, **dict(variant.changes)) for variant in variants]
+    by_label = {"": recipe, **(others or {})}
+    recipes = [replace(by_label[variant.label], **dict(variant.changes)) for variant in variants]
     plans = [Plan(variant.method, seed, own) for variant, own in zip(variants, recipes, strict=True) for seed in seeds]
     training = out / "training"
     resumed = training.exists() and any(training.iterdir())
@@ -106,15 +130,27 @@ def summary_of(
         for k, name in enumerate(names)
     }
     details = {name: _details(scores[k * len(seeds) : (k + 1) * len(seeds)]) for k, name in enumerate(names)}
-    content = comparison.summary(
-        task=task,
-        metric=about.metric,
-        lower_is_better=about.lower_is_better,
-        scores=grouped,
-        recipe=described(recipe),
-        environment=environment.environment(),
-        baseline=names[0],
-    )
+    first: dict[str, str] = {}  # name of each label's first variant
+    for variant in variants:
+        first.setdefault(variant.label, variant.name)
+    parts = [
+        comparison.summary(
+            task=task,
+            metric=about.metric,
+            lower_is_better=about.lower_is_better,
+            scores={variant.name: grouped[variant.name] for variant in variants if variant.label == label},
+            recipe=described(by_label[label]),
+            environment=environment.environment(),
+            baseline=first[label],
+        )
+        for label in first
+    ]
+    content = parts[0]
+    if len(first) > 1:
+        for key in ("methods", "paired", "spread"):
+            content[key] = {name: found for part in parts for name, found in part[key].items()}
+        content["held_to"] = {v.name: first[v.label] for v in variants if v.name != first[v.label]}
+        content["recipes"] = {label: part["recipe"] for label, part in zip(first, parts, strict=True) if label}
     return {
         **content,
         "baseline": names[0],

@@ -21,7 +21,7 @@ def point_headings(paper_at: str) -> list[str]:
 
 
 def scores_table(summary: Mapping[str, Any], *, scale: float = 1.0, paper_at: str = "best_test") -> Table:
-    """Mean and standard deviation over the runs at three steps, beside the paper's."""
+    """Mean and standard deviation over the runs at three steps, beside the paper's; then rows that are its alone."""
     paper = summary.get("paper", {})
     table = _table()
     for heading in [*point_headings(paper_at), *(["paper"] if paper else [])]:
@@ -32,11 +32,15 @@ def scores_table(summary: Mapping[str, Any], *, scale: float = 1.0, paper_at: st
         if paper:
             row.append(_published(paper.get(name), scale, digits))
         table.add_row(Text(name), *row)
+    for name in [name for name in paper if name not in summary["methods"]]:
+        table.add_row(Text(name), *["-"] * len(_POINTS), _published(paper[name], scale, digits), style="dim")
     return table
 
 
 def details_table(summary: Mapping[str, Any], names: Mapping[str, str]) -> Table | None:
     """Further scores, best on validation: mean and standard deviation over the runs, the paper's in the row below.
+
+    Rows that are the paper's alone come last.
 
     Args:
         summary: with "details" and, where the paper has any of them, "paper_details".
@@ -50,15 +54,15 @@ def details_table(summary: Mapping[str, Any], names: Mapping[str, str]) -> Table
         table.add_column(heading, justify="right")
     paper = summary.get("paper_details", {})
     digits = _decimals([own[name] for own in paper.values() for name in names.values() if name in own])
-    for variant, points in summary.get("details", {}).items():
+    details = summary.get("details", {})
+    for variant, points in details.items():
         own = points["best_validation"]
         if any(name not in own for name in names.values()):
             return None
-        table.add_row(Text(variant), *(_mean_and_std(own[name], 1.0) for name in names.values()))
-        published = [paper.get(variant, {}).get(name) for name in names.values()]
-        if any(number is not None for number in published):
-            row = ["-" if number is None else f"{number:.{digits}f}" for number in published]
-            table.add_row(Text("  paper"), *row, style="dim")
+        table.add_row(Text(variant), *(_mean_and_std(own[name], 1.0, fine=True) for name in names.values()))
+        _add_published(table, "  paper", paper.get(variant, {}), names, digits)
+    for name in [name for name in paper if details and name not in details]:
+        _add_published(table, name, paper[name], names, digits)
     return table if table.row_count else None
 
 
@@ -93,7 +97,7 @@ def cost_table(summary: Mapping[str, Any]) -> Table:
         seconds = published.get("seconds")
         table.add_row(
             Text(name),
-            f"{score['mean']:.1f} ± {score['std']:.1f}",
+            f"{_seconds(score['mean'])} ± {_seconds(score['std'])}",
             f"{score['mean'] / base:.2f}",
             "-" if megabytes is None else f"{megabytes:,.0f}" if megabytes >= 100 else f"{megabytes:.1f}",
             "-" if seconds is None else f"{seconds:,.0f}",
@@ -101,6 +105,10 @@ def cost_table(summary: Mapping[str, Any]) -> Table:
             f"{published['megabytes']:,.0f}" if published else "-",
         )
     return table
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f}" if value < 1000 else f"{value:,.0f}"
 
 
 def times(scale: float) -> str:
@@ -134,19 +142,29 @@ def _table() -> Table:
     return table
 
 
-def _mean_and_std(values: list[float | None], scale: float) -> str:
+def _add_published(table: Table, title: str, paper: Mapping[str, float], names: Mapping[str, str], digits: int) -> None:
+    """A row of the paper's scores, if it has any of them."""
+    if any(name in paper for name in names.values()):
+        row = [f"{paper[name]:.{digits}f}" if name in paper else "-" for name in names.values()]
+        table.add_row(Text(title), *row, style="dim")
+
+
+def _mean_and_std(values: list[float | None], scale: float, *, fine: bool = False) -> str:
+    """Two decimals; three of means below 1, where these are wanted."""
     found = [value / scale for value in values if value is not None]
     if not found:
         return "no number"
     mean = sum(found) / len(found)
     std = (sum((value - mean) ** 2 for value in found) / (len(found) - 1)) ** 0.5 if len(found) > 1 else 0.0
     lost = f" ({len(values) - len(found)} lost)" if len(found) < len(values) else ""
+    if fine and abs(mean) < 1:
+        return f"{mean:.3f} ± {std:.3f}{lost}"
     return f"{_digits(mean)} ± {_digits(std)}{lost}"
 
 
 def _decimals(numbers: Sequence[float]) -> int:
-    """As many as the paper prints of them: one, or two if one would round any."""
-    return 1 if all(abs(number - round(number, 1)) < 1e-9 for number in numbers) else 2
+    """As many as the paper prints of them: one, or two or three if fewer would round any."""
+    return next((n for n in (1, 2) if all(abs(number - round(number, n)) < 1e-9 for number in numbers)), 3)
 
 
 def _published(score: Mapping[str, Any] | None, scale: float, digits: int) -> str:

@@ -15,6 +15,8 @@ _WHERE = {
     "nonlinear": "ordinal_entropy.tasks.operators.recipe",
     "nonlinear-paths": "ordinal_entropy.tasks.operators.recipe",
     "age": "ordinal_entropy.tasks.age.recipe",
+    "crowd": "ordinal_entropy.tasks.crowd.recipe",
+    "depth": "ordinal_entropy.tasks.depth.recipe",
 }
 _DATA = {  # packages with a module ``data`` and a module ``generated``
     "age": "ordinal_entropy.tasks.age",
@@ -73,7 +75,7 @@ def names() -> list[str]:
 
     Example:
         >>> names()
-        ['linear', 'nonlinear', 'nonlinear-paths', 'age']
+        ['linear', 'nonlinear', 'nonlinear-paths', 'age', 'crowd', 'depth']
     """
     return list(_WHERE)
 

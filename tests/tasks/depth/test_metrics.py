@@ -9,10 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ordinal_entropy.tasks.depth import metrics
 from ordinal_entropy.tasks.depth.maps import EIGEN, FRAME, resized
 from ordinal_entropy.tasks.depth.metrics import (
     SCORES,
     DepthScores,
+    QuickRms,
     clamped,
     depth_scores,
     flip_averaged,
@@ -223,3 +225,40 @@ def test_two_processes_are_one(first):
     targets[2] = 0
     for scores in streamed(DepthScores(), predictions, targets, first=first, batch=2):
         assert_same(scores, depth_scores(predictions, targets))
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * 24 * 32, 10**9])
+def test_a_large_batch_is_scored_in_parts(monkeypatch, at_once):
+    predictions, targets = maps(b=5)
+    monkeypatch.setattr(metrics, "_AT_ONCE", at_once)
+    metric = DepthScores()
+    metric.update(predictions[:, None], targets[:, None])
+    assert_same(metric.compute(), depth_scores(predictions, targets))
+    with pytest.raises(ValueError, match="expected predictions of b=5 maps"):
+        metric.update(predictions[:4], targets)
+
+
+def test_quick_errors_by_loop():
+    predictions, targets = maps(b=4)
+    predictions = predictions.nan_to_num(nan=1.0, posinf=2.0, neginf=3.0)
+    targets[2] = 0  # no depth at all
+    metric = QuickRms()
+    metric.update(predictions[:3, None].float(), targets[:3, None].float())
+    metric.update(predictions[3:].float(), targets[3:].float())
+    roots = []
+    for p, t in zip(predictions, targets, strict=True):
+        errors = [float(p[i, j] - t[i, j]) ** 2 for i in range(24) for j in range(32) if 1e-3 < t[i, j] < 10]
+        roots += [math.sqrt(sum(errors) / len(errors))] if errors else []
+    assert len(roots) == 3
+    assert metric.compute()["rms"].item() == pytest.approx(sum(roots) / 3, rel=1e-5)
+
+
+def test_quick_errors_of_smaller_predictions():
+    _, targets = maps(b=2)
+    small = targets[:, ::2, ::2].float()
+    for align in (True, False):
+        metric = QuickRms(align_corners=align)
+        metric.update(small, targets.float())
+        whole = QuickRms()
+        whole.update(resized(small, (24, 32), align_corners=align), targets.float())
+        assert metric.compute()["rms"] == whole.compute()["rms"]

@@ -107,6 +107,18 @@ def read(record: Record) -> tuple[Pixels, NDArray[np.float32]]:
     return image, depth
 
 
+def usable(record: Record, folder: Path) -> tuple[Pixels, NDArray[np.float32]] | Problem:
+    """What :func:`read` gives of a pair; or the first thing that :func:`check` finds wrong with it."""
+    try:
+        image, depth = read(record)
+    except ImageError as error:
+        return Problem(_named(Path(error.path), folder), error.reason)
+    if _some(depth):
+        return image, depth
+    pair = "" if record.place is None else f"pair {record.place + 1}: "
+    return Problem(_named(record.depth, folder), f"{pair}{_NOTHING}")
+
+
 def read_depth(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
     """The depth in a PNG of 16 bits, ``(h, w)``: millimetres in the file, metres here; 0 where there is none.
 

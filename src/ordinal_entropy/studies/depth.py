@@ -1,0 +1,172 @@
+"""Tables 1 and 2, depth of rooms; and classification beside them.
+
+    ordinal-entropy reproduce table1-depth --set data=datasets/nyu --set pretrained=resnet50.safetensors
+    ordinal-entropy reproduce table2-depth --preset small --set data=datasets/nyu
+    ordinal-entropy reproduce classification-depth --preset quick
+
+The paper's numbers are of NYU-Depth-v2 at full size, single ones without a spread.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from ordinal_entropy.studies import paper
+from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
+from ordinal_entropy.studies.paper import Score
+from ordinal_entropy.studies.study import Details, Study
+
+_PUBLISHED_STRENGTH = 1.0
+_NEWCRFS = "newcrfs"  # the label of its rows
+
+
+@dataclass(frozen=True)
+class Table1:
+    """What is varied."""
+
+    seeds: int = 5  # runs of each row
+    methods: tuple[str, ...] = tuple(paper.TABLE1_DEPTH)
+    strengths: tuple[float, ...] = (_PUBLISHED_STRENGTH,)  # of the regularizers; of several, each has rows of its own
+
+    def __post_init__(self) -> None:
+        """Checked before anything is trained."""
+        _check(self)
+
+
+@dataclass(frozen=True)
+class Table2:
+    """What is varied."""
+
+    seeds: int = 5  # runs of each row
+    models: tuple[Literal["decoder", "newcrfs"], ...] = ("decoder", "newcrfs")  # that of the preset, and NeW-CRFs
+    methods: tuple[str, ...] = ("baseline", "ld", "oe")
+    strengths: tuple[float, ...] = (_PUBLISHED_STRENGTH,)  # of the regularizers; of several, each has rows of its own
+
+    def __post_init__(self) -> None:
+        """Checked before anything is trained."""
+        _check(self)
+        if len(set(self.models)) < len(self.models) or not self.models:
+            raise ValueError(f"expected different models, got {', '.join(self.models) or 'none'}")
+
+
+@dataclass(frozen=True)
+class Bins:
+    """What is varied."""
+
+    seeds: int = 5  # runs of each row
+    methods: tuple[str, ...] = ("baseline", "ld", "oe")  # of regression
+    strengths: tuple[float, ...] = (_PUBLISHED_STRENGTH,)  # of the regularizers; of several, each has rows of its own
+    bins: tuple[int, ...] = (256, 64)  # of classification, a row each: the authors' 256, and fewer
+
+    def __post_init__(self) -> None:
+        """Checked before anything is trained."""
+        _check(self)
+        if "classification" in self.methods:
+            raise ValueError("expected methods of regression, got classification, whose rows are those of bins")
+        _different("bins", self.bins)
+
+
+def _check(keys: Any) -> None:
+    seeds_from(keys.seeds)
+    methods_known(keys.methods, first="baseline")
+    _different("strengths", keys.strengths)
+
+
+def _different(name: str, values: Sequence[float]) -> None:
+    if len(set(values)) < len(values):
+        raise ValueError(f"expected different {name}, got {', '.join(f'{value:g}' for value in values)}")
+
+
+def _of_models(keys: Table2) -> list[Variant]:
+    labels = {"decoder": "", "newcrfs": _NEWCRFS}
+    return [row for model in keys.models for row in with_strengths(keys.methods, keys.strengths, labels[model])]
+
+
+def _of_bins(keys: Bins) -> list[Variant]:
+    classified = [Variant("classification", (("bins", bins),)) for bins in keys.bins]
+    return [*with_strengths(keys.methods, keys.strengths), *classified]
+
+
+def _published(known: Details, keys: Any, variants: Sequence[Variant]) -> dict[str, Any]:
+    """The paper's scores of rows that have its strength."""
+    return {
+        v.name: known[v.method]
+        for v in variants
+        if v.method in known
+        and (v.method == "baseline" or dict(v.changes).get("strength", keys.strengths[0]) == _PUBLISHED_STRENGTH)
+    }
+
+
+def _published_models(keys: Table2, variants: Sequence[Variant]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for model, label in (("decoder", ""), ("newcrfs", _NEWCRFS)):
+        found |= _published(paper.TABLE2[model], keys, [v for v in variants if v.label == label])
+    return {**found, **paper.TABLE2_CITED}
+
+
+def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
+    from ordinal_entropy.figures.differences import draw
+
+    draw(summary, path, title=title)
+
+
+_NOTE = (
+    "The paper's numbers are of NYU-Depth-v2 at 480 x 640, with tens of thousands of training images and pretrained "
+    "encoders; it gives no spread."
+)
+
+
+def _study(
+    title: str,
+    about: str,
+    keys: Any,
+    variants: Callable[[Any], list[Variant]],
+    published: Callable[[Any, Sequence[Variant]], dict[str, Any]],
+    *,
+    fixed: Callable[[Any], dict[str, Any]] = lambda keys: {},
+    others: dict[str, dict[str, str]] | None = None,
+    notes: tuple[str, ...] = (),
+) -> Study:
+    return Study(
+        about=f"{title}: {about}; --set data=ROOT",
+        keys=keys,
+        task=lambda keys: "depth",
+        fixed=lambda keys: {"strength": keys.strengths[0], **fixed(keys)},
+        variants=variants,
+        paper=lambda keys, rows: {name: Score(own["rms"]) for name, own in published(keys, rows).items()},
+        paper_details=published,
+        others=others or {},
+        scale=1e-3,
+        notes=(_NOTE, *notes),
+        picture=partial(_picture, title),
+    )
+
+
+STUDIES = {
+    "table1-depth": _study(
+        "Table 1, depth",
+        "the eight rows of the ablation",
+        Table1(),
+        lambda keys: with_strengths(keys.methods, keys.strengths),
+        partial(_published, paper.TABLE1_DEPTH),
+    ),
+    "table2-depth": _study(
+        "Table 2, depth",
+        "a decoder and NeW-CRFs, beside the models that it cites",
+        Table2(),
+        _of_models,
+        _published_models,
+        others={_NEWCRFS: {"paper": "newcrfs", "small": "small-newcrfs", "quick": "quick-newcrfs"}},
+        notes=(f"Rows with {_NEWCRFS} have a recipe of their own, and are held to the baseline with {_NEWCRFS}.",),
+    ),
+    "classification-depth": _study(
+        "Classification, depth",
+        "regression, plain and regularized, beside two numbers of bins",
+        Bins(),
+        _of_bins,
+        partial(_published, paper.TABLE1_DEPTH),
+        fixed=lambda keys: {"bins": keys.bins[0]},
+    ),
+}
