@@ -502,8 +502,8 @@ def evaluate(
         scores = task.evaluate(plan, device=_device(device), folder=run)
         total, unit = _length(recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
-        title = f"{name}, {found.method}, seed {found.seed}, {done}"
-        table = _table("rows", task.metric.upper())
+        title = f"{name}, {found.method}, seed {found.seed}, {done}; {task.metric.upper()} where no other score is named"
+        table = _table("rows", "score")
         for part, score in scores.items():
             table.add_row(part, f"{score:.4g}")
         _print_titled(_console(), title, table)

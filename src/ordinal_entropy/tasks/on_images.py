@@ -3,6 +3,7 @@
 What a task has of its own is in an :class:`OnImages`; the training itself is in ``ordinal_entropy.vision.training``.
 """
 
+import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.vision.training import Data, Loss, Network, Settings
 
 _GENERATED_SEED = 0
+_LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
 _History = Sequence[Mapping[str, Mapping[str, float | None]]]  # scores of each epoch, by part; None as JSON has NaN
 
 
@@ -290,7 +292,7 @@ def generated_folder(name: str, count: int, make: Callable[[Path, int, int], Non
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:
-    """A folder's name for each run: method, seed, and the keys in which the recipes differ.
+    """A folder's name for each run: method, seed, and the keys in which the recipes differ, or a hash of many.
 
     Example:
         >>> from ordinal_entropy.tasks.age.recipe import Age
@@ -301,8 +303,9 @@ def run_names(plans: Sequence[Plan]) -> list[str]:
     differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
     names = []
     for plan in plans:
-        own = [f"{key}={_text(getattr(plan.recipe, key))}" for key in differing]
-        names.append("-".join([plan.method, f"seed{plan.seed}", *own]))
+        start = f"{plan.method}-seed{plan.seed}"
+        own = "-".join([start, *(f"{key}={_text(getattr(plan.recipe, key))}" for key in differing)])
+        names.append(own if len(own) <= _LONGEST else f"{start}-{hashlib.sha256(own.encode()).hexdigest()[:12]}")
     if len(set(names)) < len(names):
         raise ValueError(
             f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"

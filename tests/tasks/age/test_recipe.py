@@ -203,6 +203,9 @@ def test_folders_are_named_by_what_differs():
     assert run_names(plans) == ["oe-seed0-data=a_b", "oe-seed0-data=c"]
     with pytest.raises(ValueError, match="oe-seed0 twice"):
         run_names([plans[0], plans[0]])
+    far = [Plan("oe", 0, Age(data=letter * 200)) for letter in "ab"]
+    short = run_names(far)
+    assert len(set(short)) == 2 and all(len(name) < 30 and name.startswith("oe-seed0-") for name in short)
 
 
 def test_an_outcome_survives_scores_that_are_no_numbers():
