@@ -4,6 +4,8 @@ An age of 40 in bfloat16 is a multiple of a quarter of a year, and some errors w
 features, stays as it is.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +21,7 @@ class LinearHead(nn.Linear):
 
     def forward(self, features: Tensor) -> Tensor:
         """Outputs ``(n, outputs)`` for features ``(n, d)``."""
-        with torch.autocast(features.device.type, enabled=False):
+        with _whole(features):
             return super().forward(features.to(self.weight.dtype))
 
 
@@ -28,5 +30,11 @@ class ConvHead(nn.Conv2d):
 
     def forward(self, features: Tensor) -> Tensor:
         """Outputs ``(n, outputs, h, w)`` for features ``(n, d, h, w)``."""
-        with torch.autocast(features.device.type, enabled=False):
+        with _whole(features):
             return super().forward(features.to(self.weight.dtype))
+
+
+def _whole(features: Tensor) -> AbstractContextManager[object]:
+    """No autocast, where there is one."""
+    kind = features.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
