@@ -284,6 +284,9 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
             tables.cost_table(summary),
         )
         console.print(f"MB: {summary['memory_is']}.")
+    elif study.report is not None:
+        for title, table in study.report(summary):
+            _print_titled(console, title, table)
     else:
         _print_scores(console, summary, study.scale)
         console.print("p-values are of single comparisons, not adjusted for their number.")
@@ -502,7 +505,9 @@ def evaluate(
         scores = task.evaluate(plan, device=_device(device), folder=run)
         total, unit = _length(recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
-        title = f"{name}, {found.method}, seed {found.seed}, {done}; {task.metric.upper()} where no other score is named"
+        title = (
+            f"{name}, {found.method}, seed {found.seed}, {done}; {task.metric.upper()} where no other score is named"
+        )
         table = _table("rows", "score")
         for part, score in scores.items():
             table.add_row(part, f"{score:.4g}")

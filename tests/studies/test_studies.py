@@ -32,6 +32,10 @@ NAMES = [
     "table1-depth",
     "table2-depth",
     "classification-depth",
+    "fig1",
+    "fig3",
+    "fig4c",
+    "figA",
 ]
 
 

@@ -11,12 +11,13 @@ pytest.importorskip("safetensors", reason="features are kept in its files")
 from safetensors.torch import save_file
 
 from ordinal_entropy import estimators
-from ordinal_entropy.vision.features import SCORES, feature_scores, kept_scores
+from ordinal_entropy.vision.features import SCORES, entropies, feature_scores, kept_entropies, kept_scores
 
 
 def kept(folder, features, targets):
     (folder / "features").mkdir()
-    save_file({"features": features.half(), "targets": targets.float()}, folder / "features" / "test-0007.safetensors")
+    content = {"features": features.half(), "targets": targets.float(), "predictions": targets.float() + 1}
+    save_file(content, folder / "features" / "test-0007.safetensors")
 
 
 def sample(n, d=16):
@@ -58,3 +59,34 @@ def test_few_rows_and_lost_features():
     assert all(math.isnan(score) for score in feature_scores(features, ages).values())
     same = feature_scores(torch.ones(50, 4), ages)
     assert same["entropy"] == -math.inf and same["effective_rank"] == 0
+
+
+def test_the_entropies_of_a_file_are_means_over_pairs(tmp_path):
+    features, ages = sample(60)
+    kept(tmp_path, features, ages)
+    z, n, d = features.half().double(), 60, 16
+    of_pairs = {"E1": 0.0, "E2": 0.0}
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                of_pairs["E1"] += float((z[i] - z[j]).norm().log())
+                of_pairs["E2"] += float((z[i] / z[i].norm() - z[j] / z[j].norm()).norm().log())
+    found = kept_entropies(tmp_path, "test", 7)
+    assert found == pytest.approx(
+        {
+            **{name: d * total / (n * (n - 1)) for name, total in of_pairs.items()},
+            "E3": float(estimators.diversity_entropy(z, ages)),
+        }
+    )
+    with pytest.raises(ValueError, match=r"expected kept features in .*train-0007\.safetensors, got none"):
+        kept_entropies(tmp_path, "train", 7)
+
+
+def test_entropies_at_the_edges():
+    features, ages = sample(20)
+    repeated = entropies(torch.cat([features, features[:3]]), torch.cat([ages, ages[:3]]))
+    assert all(map(math.isfinite, repeated.values())) and repeated["E1"] < entropies(features, ages)["E1"]
+    assert all(map(math.isnan, entropies(features[:1], ages[:1]).values()))
+    assert entropies(torch.ones(5, 3), ages[:5]) == {"E1": -math.inf, "E2": -math.inf, "E3": 0.0}
+    features[2, 1] = math.inf
+    assert all(map(math.isnan, entropies(features, ages).values()))

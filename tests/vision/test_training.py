@@ -447,7 +447,10 @@ def test_what_a_run_leaves_behind(tmp_path):
         with torch.no_grad():
             images = normalized(split.images.pixels[rows], (0.5,) * 3, (0.5,) * 3)
             expected = module.network.eval().backbone(images)
+            predicted = module.network(images)
         torch.testing.assert_close(content["features"].float(), expected, rtol=2e-3, atol=1e-4)
+        torch.testing.assert_close(content["predictions"], predicted)
+    assert not list((tmp_path / "features").glob("image-*"))  # which maps have
     with (tmp_path / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert [int(line["epoch"]) for line in table] == [1, 2, 3] and [int(line["step"]) for line in table] == [4, 8, 12]

@@ -8,8 +8,8 @@ from typing import Any
 
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import described, lookup, override, pairs, unknown
-from ordinal_entropy.studies import age, crowd, depth, fig4a, fig4b, init, table1, table6, table7
-from ordinal_entropy.studies.grid import seeds_from, summary_of
+from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
+from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.study import Study
 from ordinal_entropy.tasks import Progress
 
@@ -23,6 +23,7 @@ _STUDIES: dict[str, Study] = {
     **age.STUDIES,
     **crowd.STUDIES,
     **depth.STUDIES,
+    **entropy.STUDIES,
 }
 
 
@@ -99,6 +100,7 @@ def check(name: str, keys: Any, recipe: Any) -> None:
     """Refuses a recipe without the dataset that a study needs; nothing is read."""
     study = get(name)
     if study.recipes is None:
+        study.check(recipe)
         tasks.load(study.task(keys)).check(recipe)
 
 
@@ -135,12 +137,12 @@ def run(
         if study.measured is not None:
             found = study.measured(keys, recipe, device, progress)
         else:
-            variants = study.variants(keys)
+            variants, seeds = study.variants(keys), seeds_from(keys.seeds, study.least_seeds)
             found = summary_of(
                 study.task(keys),
                 variants,
                 recipe,
-                seeds_from(keys.seeds),
+                seeds,
                 out=out,
                 device=device,
                 progress=progress,
@@ -150,6 +152,8 @@ def run(
             )
             published = study.paper_details(keys, variants)
             found |= {"paper_details": published} if published else {}
+            if study.further is not None:
+                found |= study.further(variants, plans_of(variants, recipes, seeds), out, device)
         runs.write_json(out / "summary.json", {"study": name, **found})
         summary = runs.read_json(out / "summary.json")  # as whoever reads it later has it
     if study.picture is not None and find_spec("matplotlib") is not None and not picture_path(name, out).exists():

@@ -37,10 +37,11 @@ def _text(value: Any) -> str:
     return "all" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def seeds_from(count: int) -> list[int]:
+def seeds_from(count: int, least: int = 2) -> list[int]:
     """``0, 1, ...``; an interval needs two at least."""
-    if count < 2:
-        raise ValueError(f"expected at least 2 seeds, since the interval is one of paired differences, got {count}")
+    if count < least:
+        why = "" if least == 1 else "s, since the interval is one of paired differences"
+        raise ValueError(f"expected at least {least} seed{why}, got {count}")
     return list(range(count))
 
 
@@ -70,6 +71,12 @@ def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: st
         for method in methods
         for changes in (several if "strength" in registry.options(method) else [()])
     ]
+
+
+def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Sequence[int]) -> list[Plan]:
+    """The runs of a study, those of a variant one behind the other; recipes by the labels of the variants."""
+    own = [replace(recipes[variant.label], **dict(variant.changes)) for variant in variants]
+    return [Plan(variant.method, seed, each) for variant, each in zip(variants, own, strict=True) for seed in seeds]
 
 
 def summary_of(
@@ -110,8 +117,7 @@ def summary_of(
         raise ValueError(f"expected two or more different methods, got {', '.join(repeated or names) or 'none'}")
     about = tasks.load(task)
     by_label = {"": recipe, **(others or {})}
-    recipes = [replace(by_label[variant.label], **dict(variant.changes)) for variant in variants]
-    plans = [Plan(variant.method, seed, own) for variant, own in zip(variants, recipes, strict=True) for seed in seeds]
+    plans = plans_of(variants, by_label, seeds)
     training = out / "training"
     resumed = training.exists() and any(training.iterdir())
     start = time.perf_counter()

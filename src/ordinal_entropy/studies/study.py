@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.paper import Score
+from ordinal_entropy.tasks import Plan
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Details = Mapping[str, Mapping[str, float]]  # by names of variants, then of scores
 
@@ -25,6 +29,14 @@ class Study(NamedTuple):
     measured: Callable[..., dict[str, Any]] | None = None  # (keys, recipe, device, progress): in place of training
     recipes: Mapping[str, Any] | None = None  # presets of its own in place of the task's; it then needs no dataset
     others: Mapping[str, Mapping[str, str]] = {}  # presets of variants with a label: label -> preset -> its own instead
+    least_seeds: int = 2  # an interval needs two
+    check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe that the task has nothing against
+    further: Callable[[Sequence[Variant], Sequence[Plan], Path, str], dict[str, Any]] | None = (
+        None  # (variants, their plans, folder of the study, device): more of the summary, made of the finished runs
+    )
+    report: "Callable[[dict[str, Any]], list[tuple[str, Table]]] | None" = (
+        None  # tables with their titles, printed of a summary in place of differences and details
+    )
     scale: float = 1.0  # scores are printed in multiples of it
     notes: tuple[str, ...] = ()  # printed below the tables
     picture: Callable[[dict[str, Any], Path], None] | None = None  # from a summary to a PNG

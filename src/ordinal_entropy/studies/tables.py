@@ -1,7 +1,7 @@
 """A summary as tables for a terminal; needs the [train] extra (rich)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.table import Table
@@ -28,7 +28,7 @@ def scores_table(summary: Mapping[str, Any], *, scale: float = 1.0, paper_at: st
         table.add_column(heading, justify="right")
     digits = _decimals([score["mean"] / scale for score in paper.values()])
     for name, score in summary["methods"].items():
-        row = [_mean_and_std(score["at"][at], scale) for at in _POINTS]
+        row = [mean_and_std(score["at"][at], scale) for at in _POINTS]
         if paper:
             row.append(_published(paper.get(name), scale, digits))
         table.add_row(Text(name), *row)
@@ -59,7 +59,7 @@ def details_table(summary: Mapping[str, Any], names: Mapping[str, str]) -> Table
         own = points["best_validation"]
         if any(name not in own for name in names.values()):
             return None
-        table.add_row(Text(variant), *(_mean_and_std(own[name], 1.0, fine=True) for name in names.values()))
+        table.add_row(Text(variant), *(mean_and_std(own[name], 1.0, fine=True) for name in names.values()))
         _add_published(table, "  paper", paper.get(variant, {}), names, digits)
     for name in [name for name in paper if details and name not in details]:
         _add_published(table, name, paper[name], names, digits)
@@ -136,6 +136,14 @@ def probability(p: float | None) -> str:
 _NAME = len("classification")  # a name that is not folded
 
 
+def plain(*headings: str, justify: Literal["left", "right"] = "right") -> Table:
+    """A table without rows: names, then columns under the headings."""
+    table = _table()
+    for heading in headings:
+        table.add_column(heading, justify=justify, overflow="fold")
+    return table
+
+
 def _table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="left", overflow="fold", min_width=_NAME)
@@ -149,12 +157,19 @@ def _add_published(table: Table, title: str, paper: Mapping[str, float], names: 
         table.add_row(Text(title), *row, style="dim")
 
 
-def _mean_and_std(values: list[float | None], scale: float, *, fine: bool = False) -> str:
-    """Two decimals; three of means below 1, where these are wanted."""
+def mean_and_std(values: list[float | None], scale: float = 1.0, *, fine: bool = False) -> str:
+    """Two decimals; three of means below 1, where these are wanted; one value alone.
+
+    Example:
+        >>> mean_and_std([1.0, 3.0, None])
+        '2.00 ± 1.41 (1 lost)'
+    """
     found = [value / scale for value in values if value is not None]
     if not found:
         return "no number"
     mean = sum(found) / len(found)
+    if len(values) == 1:
+        return f"{mean:.3f}" if fine and abs(mean) < 1 else _digits(mean)
     std = (sum((value - mean) ** 2 for value in found) / (len(found) - 1)) ** 0.5 if len(found) > 1 else 0.0
     lost = f" ({len(values) - len(found)} lost)" if len(found) < len(values) else ""
     if fine and abs(mean) < 1:

@@ -130,7 +130,7 @@ def create(
     Example:
         >>> network = create("resnet18", outputs=1)
         >>> network.feature_layer, network.head
-        ('head', Linear(in_features=512, out_features=1, bias=True))
+        ('head', LinearHead(in_features=512, out_features=1, bias=True))
         >>> network(torch.zeros(2, 3, 64, 64)).shape
         torch.Size([2, 1])
         >>> create("resnet81", outputs=1)

@@ -115,7 +115,7 @@ def create(
     Example:
         >>> model = create("resnet18", width=16)
         >>> model.feature_layer, model.head
-        ('head', Conv2d(16, 1, kernel_size=(1, 1), stride=(1, 1)))
+        ('head', ConvHead(16, 1, kernel_size=(1, 1), stride=(1, 1)))
         >>> model(torch.zeros(2, 3, 60, 81)).shape
         torch.Size([2, 1, 60, 81])
     """

@@ -23,6 +23,15 @@ SCORES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+# The three of the paper's Figure A, of features as they are. MeanNN as an entropy, half of Eq. 1 as printed, so that
+# differences are nats; pairs of equal rows count with a distance of 1e-9 of the spread.
+ENTROPIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "E1": lambda z, y: estimators.mean_nn_entropy(z, scale="entropy"),
+    "E2": lambda z, y: estimators.mean_nn_entropy(z, normalize=True, scale="entropy"),
+    "E3": estimators.diversity_entropy,
+}
+
+
 def feature_scores(features: Tensor, targets: Tensor) -> dict[str, float]:
     """Entropies, ordinality and effective rank of L2-normalised features, by the names in ``SCORES``.
 
@@ -50,7 +59,48 @@ def feature_scores(features: Tensor, targets: Tensor) -> dict[str, float]:
 
 def kept_scores(folder: Path, part: str, epoch: int) -> dict[str, float]:
     """:func:`feature_scores` of the "train" or "test" images after an epoch, from 1 on, if the run folder has them."""
+    path = kept_file(folder, part, epoch)
+    return feature_scores(*_features_and_targets(path)) if path.exists() else {}
+
+
+def entropies(features: Tensor, targets: Tensor) -> dict[str, float]:
+    """The paper's three estimates, by the names in ``ENTROPIES``.
+
+    Args:
+        features: ``(n, d)``, any floating type.
+        targets: ``(n, 1)``.
+
+    Returns:
+        Numbers; NaN for all where a feature is not finite or there are fewer than two rows, ``-inf`` where all rows are
+        the same.
+
+    Example:
+        >>> import torch
+        >>> found = entropies(torch.tensor([[3.0, 0.0], [0.0, 4.0]]), torch.tensor([[1.0], [3.0]]))
+        >>> {name: round(value, 3) for name, value in found.items()}  # 2 log 5, 2 log sqrt 2, 2 sqrt 2
+        {'E1': 3.219, 'E2': 0.693, 'E3': 2.828}
+    """
+    if len(features) < 2 or not features.isfinite().all():
+        return dict.fromkeys(ENTROPIES, math.nan)
+    z = features.double()
+    return {name: float(entropy(z, targets)) for name, entropy in ENTROPIES.items()}
+
+
+def kept_entropies(folder: Path, part: str, epoch: int, device: str = "cpu") -> dict[str, float]:
+    """:func:`entropies` of the "train" or "test" images after an epoch, from 1 on; a ValueError if there are none."""
+    path = kept_file(folder, part, epoch)
+    if not path.exists():
+        raise ValueError(f"expected kept features in {path}, got none")
+    return entropies(*_features_and_targets(path, device))
+
+
+def kept_file(folder: Path, part: str, epoch: int) -> Path:
+    """Of the features of a run folder: "train", "test", or "image" for those of one test image."""
+    return folder / "features" / f"{part}-{epoch:04d}.safetensors"
+
+
+def _features_and_targets(path: Path, device: str = "cpu") -> tuple[Tensor, Tensor]:
     from safetensors.torch import load_file
 
-    path = folder / "features" / f"{part}-{epoch:04d}.safetensors"
-    return feature_scores(**load_file(path)) if path.exists() else {}
+    content = load_file(path, device=device)
+    return content["features"], content["targets"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ordinal_entropy import runs
 
-_UNWRITTEN = 4  # files that wait to be written, at most: those of an epoch
+_UNWRITTEN = 5  # files that wait to be written, at most: those of an epoch
 
 
 class Files:

@@ -305,7 +305,7 @@ def create(
     Example:
         >>> model = create("resnet18", width=32)
         >>> model.feature_layer, model.head
-        ('head', Conv2d(32, 1, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1)))
+        ('head', ConvHead(32, 1, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1)))
         >>> model.eval()(torch.zeros(1, 3, 60, 81)).shape
         torch.Size([1, 1, 60, 81])
     """

@@ -32,6 +32,7 @@ from ordinal_entropy.methods import Method
 from ordinal_entropy.vision import schedules
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.files import Files, on_host
+from ordinal_entropy.vision.places import nearest, portrait
 from ordinal_entropy.vision.sets import Batches, mixed, training_steps
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
@@ -174,6 +175,7 @@ class Training(lightning.LightningModule):
         self._draws = torch.zeros(0)  # (n, ...) of this epoch, by row
         self._unscored: list[list[tuple[Tensor, Tensor]]] = [[] for _ in PARTS]  # predictions and targets
         self._fixed: dict[str, Split] = {}  # whose features are kept
+        self._image = (0, 0)  # the test image that is kept on a grid: its place among the fixed ones, and among all
         self.files = Files()
 
     @property
@@ -192,7 +194,10 @@ class Training(lightning.LightningModule):
         self.data = self.data.to(self.device)
         if self.folder is not None and self.settings.feature_rows and self.global_rank == 0:
             for part, split in (("train", self.data.train), ("test", self.data.test)):
-                self._fixed[part] = split.take(fixed_rows(len(split), self.settings.feature_rows)).to(self.device)
+                rows = fixed_rows(len(split), self.settings.feature_rows)
+                self._fixed[part] = split.take(rows).to(self.device)
+            one = int(fixed_rows(len(split), 1))
+            self._image = (rows.tolist().index(one), one)
 
     def on_fit_end(self) -> None:
         """Every rank finds all files written."""
@@ -247,9 +252,9 @@ class Training(lightning.LightningModule):
         if self.folder is None:
             return
         for part, split in self._fixed.items():
-            content = on_host(self._features(split))
-            path = self.folder / "features" / f"{part}-{self.epoch + 1:04d}.safetensors"
-            self.files.write(path, partial(_write_features, *content))
+            for name, content in self._features(split, part).items():
+                path = self.folder / "features" / f"{name}-{self.epoch + 1:04d}.safetensors"
+                self.files.write(path, partial(_write_features, on_host(content)))
 
     def on_train_epoch_end(self) -> None:
         """The scores of the epoch; checkpoints are written after this."""
@@ -372,17 +377,26 @@ class Training(lightning.LightningModule):
         )
 
     @torch.no_grad()
-    def _features(self, split: Split) -> tuple[Tensor, Tensor]:
-        """``(n, d)`` of a split that is held, and their targets."""
-        found = []
+    def _features(self, split: Split, part: str) -> dict[str, dict[str, Tensor]]:
+        """``(n, d)`` of a split that is held, with targets and predictions; of maps also "image", one test image."""
+        found, images = [], {}
         size = max(self.settings.batch_size // self.settings.accumulate, 1)
         for picked in _copied(list(split.batches(size)), self.device):
             seen = split.seen(picked, None)
             with self.trainer.precision_plugin.forward_context():
-                features = self(seen.images)[1]
-            found.append(split.feature_rows(features, seen))
-        features, targets = (torch.cat(each) for each in zip(*found, strict=True))
-        return features, targets
+                outputs, features = self(seen.images)
+            predictions = self.method.decode(outputs.float())
+            if features.dim() == 4:
+                place, row = self._image
+                if part == "test" and place in picked.numbers:
+                    images["image"] = portrait(features, predictions, seen, picked.numbers.index(place))
+                    images["image"]["row"] = torch.tensor([row])
+                height, width = features.shape[2:]
+                predictions = nearest(predictions, (height, width))
+            rows, targets = split.feature_rows(features, seen)
+            own = split.feature_rows(predictions, seen)[0]
+            found.append({"features": rows, "targets": targets, "predictions": own})
+        return {part: {name: torch.cat([each[name] for each in found]) for name in found[0]}, **images}
 
 
 class _Reads(Dataset[tuple[Tensor | int, ...]]):
@@ -559,12 +573,14 @@ class _WholeFiles(TorchCheckpointIO):
         self.files.write(Path(path), partial(torch.save, on_host(checkpoint)))
 
 
-def _write_features(features: Tensor, targets: Tensor, file: BinaryIO) -> None:
+def _write_features(content: Mapping[str, Tensor], file: BinaryIO) -> None:
+    """Features in half precision, all other numbers with a fraction in single."""
     from safetensors.torch import save
 
     most = torch.finfo(torch.float16).max
-    half = features.float().clamp(-most, most).half()
-    file.write(save({"features": half.contiguous(), "targets": targets.float().contiguous()}))
+    found = {name: value.float() if value.is_floating_point() else value for name, value in content.items()}
+    found["features"] = found["features"].clamp(-most, most).half()
+    file.write(save({name: value.contiguous() for name, value in found.items()}))
 
 
 def _copied(batches: Sequence[Tensor], device: torch.device) -> list[Picked]:

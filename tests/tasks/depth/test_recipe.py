@@ -3,14 +3,16 @@
 import math
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from ordinal_entropy import methods, runs, tasks
+from ordinal_entropy import capture, methods, runs, tasks
 from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
@@ -19,7 +21,7 @@ from ordinal_entropy.tasks.depth.metrics import SCORES, depth_scores
 from ordinal_entropy.tasks.depth.recipe import DEPTH, PRESETS, Depth, prepare, rooms, split_for
 from ordinal_entropy.vision.features import SCORES as FEATURE_SCORES
 from ordinal_entropy.vision.split import Picked
-from ordinal_entropy.vision.training import read_checkpoint
+from ordinal_entropy.vision.training import fixed_rows, read_checkpoint
 
 SIZE = (48, 64)
 TINY = Depth(
@@ -119,7 +121,8 @@ def test_train_evaluate_and_go_on(rendered, tmp_path):
     assert [line["step"] for line in runs.open("mine").metrics()] == [1, 2]
     own = tmp_path / "mine" / "oe-seed0"
     assert {file.name for file in own.iterdir()} >= {"last.ckpt", "best.ckpt", "csv", "features", "metrics.jsonl"}
-    assert len(list((own / "features").iterdir())) == 4
+    kept = [f"{part}-000{epoch}.safetensors" for part in ("image", "test", "train") for epoch in (1, 2)]
+    assert sorted(file.name for file in (own / "features").iterdir()) == kept
     evaluated = call("evaluate", "mine", "--device=cpu").stdout
     assert "epoch 2 of 2" in evaluated and f"{result['last']:.4g}" in evaluated
     assert f"{result['best_validation']:.4g}" in evaluated.split("best on validation")[1]
@@ -222,6 +225,32 @@ def test_scores_are_those_of_all_test_images(rendered, tmp_path):
     for name, score in expected.items():
         assert found[name] == pytest.approx(score.item(), rel=1e-4), name
     assert {*FEATURE_SCORES, *(f"train_{name}" for name in FEATURE_SCORES)} <= set(found)  # of 12 x 24 places
+
+
+@pytest.mark.parametrize("memory", ["memory=8", "memory=0"])
+def test_one_test_image_is_kept_on_a_grid(rendered, tmp_path, memory):
+    """Stride 2 of 80 x 96 has 40 x 48 places: 30 x 40 of them, with what the network says there."""
+    size = ["height=80", "width=96", "batch_size=5", "flip=true"]
+    plan = Plan("baseline", 0, tiny(rendered, *size, memory, "workers=0"))
+    DEPTH.train([plan], device="cpu", folder=tmp_path)
+    content = load_file(tmp_path / "baseline-seed0" / "features" / "image-0002.safetensors")
+    made = prepare(plan, rooms(replace(plan.recipe, memory=8)), {})
+    network = made.make_network().eval()
+    network.load_state_dict(read_checkpoint(tmp_path / "baseline-seed0" / "last.ckpt").weights)
+    row = fixed_rows(len(made.data.test), 1)
+    assert content["row"].tolist() == row.tolist() and content["row"] in fixed_rows(len(made.data.test), 8)
+    seen = made.data.test.seen(Picked(row, row.tolist()), None)
+    with torch.no_grad(), capture(network, network.feature_layer) as tap:
+        predictions = network((seen.images.float() / 255 - 0.5) / 0.5)
+    assert len(content["places"]) == 30 * 40  # there is a depth everywhere
+    for place, features, target, prediction in zip(*(content[name] for name in CONTENT), strict=True):
+        y, x = place.tolist()
+        assert target == seen.targets[0, :, y, x]
+        torch.testing.assert_close(prediction, predictions[0, :, y, x], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(features.float(), tap.features[0, :, y // 2, x // 2], rtol=2e-3, atol=1e-3)
+
+
+CONTENT = ("places", "features", "targets", "predictions")
 
 
 @pytest.mark.parametrize("memory", ["memory=8", "memory=0"])

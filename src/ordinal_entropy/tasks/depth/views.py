@@ -17,6 +17,7 @@ from ordinal_entropy.tasks.depth.data import Record
 from ordinal_entropy.tasks.depth.maps import CROP, valid
 from ordinal_entropy.vision.images import Pixels
 from ordinal_entropy.vision.paths import Problem
+from ordinal_entropy.vision.places import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
 PLACES = (4, 6)  # rows and columns of the places in an image whose features are kept
@@ -102,7 +103,7 @@ class Views(Split):
     def feature_rows(self, features: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
         """Features and depths at 4 x 6 places of each image, the same in all, where there is a depth."""
         height, width = features.shape[2:]
-        rows, columns = (_middles(each, count) for each, count in zip((height, width), PLACES, strict=True))
+        rows, columns = (middles(each, count) for each, count in zip((height, width), PLACES, strict=True))
         own = features[:, :, rows][..., columns]  # (b, c, 4, 6)
         down, across = (
             [place * whole // part for place in places]  # the nearest, as the regularizer takes it
@@ -186,16 +187,6 @@ def _resized(image: Pixels, depth: NDArray[np.float32], size: tuple[int, int]) -
         return image, millimetres
     from PIL import Image
 
-    rows, columns = (_middles(there, count) for there, count in zip(depth.shape, size, strict=True))
+    rows, columns = (middles(there, count) for there, count in zip(depth.shape, size, strict=True))
     resized = Image.fromarray(image).resize((size[1], size[0]), Image.Resampling.BILINEAR)
     return np.array(resized), millimetres[np.ix_(rows, columns)]
-
-
-def _middles(there: int, count: int) -> list[int]:
-    """Where the middles of so many equal parts of a side lie.
-
-    Example:
-        >>> _middles(8, 4), _middles(2, 4)
-        ([1, 3, 5, 7], [0, 0, 1, 1])
-    """
-    return [(2 * part + 1) * there // (2 * count) for part in range(count)]

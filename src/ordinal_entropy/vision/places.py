@@ -1,0 +1,70 @@
+"""Places on maps: evenly spaced ones, and what several maps of one image have at the same place."""
+
+import torch
+from torch import Tensor
+
+from ordinal_entropy.vision.split import Seen
+
+GRID = (30, 40)  # places down and across an image, at most: the authors' for one of 480 x 640
+
+
+def middles(there: int, count: int) -> list[int]:
+    """Where the middles of so many equal parts of a side lie.
+
+    Example:
+        >>> middles(8, 4), middles(2, 4)
+        ([1, 3, 5, 7], [0, 0, 1, 1])
+    """
+    return [(2 * part + 1) * there // (2 * count) for part in range(count)]
+
+
+def nearest(maps: Tensor, size: tuple[int, int]) -> Tensor:
+    """Maps ``(b, c, h, w)`` at another size, each place with the nearest that the regularizer would take for it.
+
+    Example:
+        >>> nearest(torch.arange(6).reshape(1, 1, 1, 6), (1, 3))
+        tensor([[[[0, 2, 4]]]])
+    """
+    down, across = (
+        torch.arange(count, device=maps.device) * whole // count
+        for count, whole in zip(size, maps.shape[2:], strict=True)
+    )
+    return maps[:, :, down][..., across]
+
+
+def portrait(features: Tensor, predictions: Tensor, seen: Seen, row: int) -> dict[str, Tensor]:
+    """One image of a batch in its features: those on a grid of up to 30 x 40 places, where there is a target.
+
+    Args:
+        features: maps ``(b, d, h, w)``.
+        predictions: ``(b, t, ...)``, maps of any size.
+        seen: the batch; its targets are maps ``(b, t, ...)`` of any size.
+        row: of the image in the batch.
+
+    Returns:
+        "features" ``(n, d)``, "targets" and "predictions" ``(n, t)``, and "places" ``(n, 2)``: row and column in pixels
+        of the image.
+    """
+    height, width = features.shape[2:]
+    down, across = (
+        torch.tensor(middles(side, min(side, most)), device=features.device)
+        for side, most in zip((height, width), GRID, strict=True)
+    )
+
+    def on_grid(maps: Tensor) -> Tensor:
+        return nearest(maps[row : row + 1], (height, width))[0][:, down][..., across].flatten(1).T  # (n, c)
+
+    pixels = [
+        places * whole // side
+        for places, whole, side in zip((down, across), seen.images.shape[2:], (height, width), strict=True)
+    ]
+    content = {
+        "features": on_grid(features),
+        "targets": on_grid(seen.targets),
+        "predictions": on_grid(predictions),
+        "places": torch.cartesian_prod(*pixels).int(),
+    }
+    if seen.mask is None:
+        return content
+    there = on_grid(seen.mask).all(1)
+    return {name: values[there] for name, values in content.items()}

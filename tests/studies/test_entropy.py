@@ -1,0 +1,234 @@
+"""Figures 1, 3, 4c and A: what they train, what is measured of the features, and one from end to end."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from ordinal_entropy import runs, studies
+from ordinal_entropy.cli import app
+from ordinal_entropy.recipes import described
+from ordinal_entropy.studies import entropy
+from ordinal_entropy.tasks import Outcome
+from ordinal_entropy.tasks.depth import generated
+from ordinal_entropy.tasks.depth import recipe as depth
+from ordinal_entropy.tasks.on_images import run_names
+from ordinal_entropy.vision import features
+
+EPOCHS = 3
+CLASSIFIED = ["classification bins=256", "classification bins=64"]
+ROWS = {
+    "fig1": ["baseline", *CLASSIFIED],
+    "fig3": ["baseline", "ld-unweighted", "ld", "oe"],
+    "fig4c": ["baseline", "classification bins=256", "ld", "oe"],
+    "figA": ["baseline", *CLASSIFIED, "ld", "oe"],
+}
+# Spread of the kept features after each epoch, by method: as the paper has it.
+SPREAD = {
+    "baseline": (2.0, 1.5, 1.0),
+    "classification": (3.0, 3.0, 3.0),
+    "ld-unweighted": (9.0, 9.0, 9.0),
+    "ld": (3.0, 4.0, 5.0),
+    "oe": (1.0, 1.2, 1.4),
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Runs whose kept features are a cloud of the spread above, a little more with every seed."""
+    asked, spread = [], dict(SPREAD)
+
+    def train(plans, *, device, folder, progress, on_metrics, jobs):
+        asked.extend(plans)
+        for plan, name in zip(plans, run_names(plans), strict=True):
+            run = runs.create(folder / name, {"task": "depth", **described(plan.recipe)}, plan.method, plan.seed)
+            (run.path / "features").mkdir()
+            for epoch in range(1, EPOCHS + 1):
+                for part in ("train", "test"):
+                    generator = torch.Generator().manual_seed(0)
+                    cloud = torch.randn(30, 4, generator=generator) * spread[plan.method][epoch - 1]
+                    content = {"features": cloud * (1 + plan.seed / 100), "targets": torch.rand(30, 1)}
+                    save_file(content, features.kept_file(run.path, part, epoch))
+            history = [{part: {"rms": score} for part in ("train", "validation", "test")} for score in (3.0, 1.0, None)]
+            run.finish({"history": history, "features": {}})
+        outcome = Outcome([1, 2, 3], [1.0] * 3, [1.0] * 3, [1.0] * 3, 1.0, 1.0, 1.0)
+        return [outcome] * len(plans)
+
+    monkeypatch.setitem(depth.TASKS, "depth", depth.TASKS["depth"]._replace(train=train, check=lambda recipe: None))
+    train.asked, train.spread = asked, spread
+    return train
+
+
+def call(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_and_runs(name, trained, tmp_path):
+    summary = studies.run(name, tmp_path, ["data=somewhere", "seeds=2", f"epochs={EPOCHS}"])
+    assert list(summary["methods"]) == list(summary["entropies"]) == list(summary["features"]) == ROWS[name]
+    assert [plan.seed for plan in trained.asked] == [0, 1] * len(ROWS[name])
+    recipe = replace(depth.PRESETS["paper"], data="somewhere", epochs=EPOCHS)
+    assert {replace(plan.recipe, bins=256) for plan in trained.asked} == {recipe}
+    assert [plan.recipe.bins for plan in trained.asked if plan.method == "classification"] == [
+        int(row.split("=")[1]) for row in ROWS[name] for _ in range(2) if row.startswith("classification")
+    ]
+    assert studies.get(name).keys.seeds == 3
+    assert (tmp_path / f"{name}.png").exists() == (name != "fig3")  # which is a drawing of the kept features
+
+
+def test_entropies_are_of_the_kept_files(trained, tmp_path):
+    summary = studies.run("figA", tmp_path, ["seeds=2", f"epochs={EPOCHS}"])
+    content = json.loads((tmp_path / "entropies.json").read_text())
+    assert content["epochs"] == [1, 2, 3] and len(content["runs"]) == 2 * len(ROWS["figA"])
+    for run in content["runs"]:
+        kept = summary["features"][run["variant"]][run["seed"]]
+        assert kept["seed"] == run["seed"]
+        assert (kept["last"], kept["best_validation"]) == ("image-0003.safetensors", "image-0002.safetensors")
+        for part in ("train", "test"):
+            for epoch in content["epochs"]:
+                file = tmp_path / kept["folder"] / f"{part}-{epoch:04d}.safetensors"
+                own = {name: run[part][name][epoch - 1] for name in run[part]}
+                assert own == pytest.approx(features.entropies(**load_file(file)))
+    ends = summary["entropies"]["ld"]["test"]["E1"]
+    assert ends["last"] == [run["test"]["E1"][-1] for run in content["runs"] if run["variant"] == "ld"]
+    assert ends["last"][0] - ends["first"][0] == pytest.approx(4 * math.log(5 / 3), abs=1e-4)  # of 4 dimensions
+
+
+def judged(summary, part="test", estimator="E1"):
+    return {
+        claim["claim"]: (claim["held"], claim["seeds"], claim["since"])
+        for claim in summary["claims"]
+        if (claim["part"], claim["estimator"]) == (part, estimator)
+    }
+
+
+def test_the_papers_claims_hold_where_they_do(trained, tmp_path):
+    summary = studies.run("figA", tmp_path, ["seeds=2", f"epochs={EPOCHS}"])
+    expected = {
+        "classification bins=256 is always above baseline": (True, 2, None),
+        "classification bins=64 is always above baseline": (True, 2, None),
+        "baseline falls": (True, 2, None),
+        "ld is the highest in the end": (True, 2, None),
+        "oe overtakes baseline": (True, 2, 3),
+    }
+    assert judged(summary) == expected
+    assert judged(summary, "train") == dict(list(expected.items())[:2])  # all that the paper says of them
+    assert not judged(summary, estimator="E2")["baseline falls"][0]  # a scale does not change directions
+    assert len(summary["claims"]) == 3 * (len(expected) + 2)
+
+
+def test_they_do_not_hold_where_they_do_not(trained, tmp_path):
+    trained.spread |= {"baseline": (1.0, 4.0, 1.1), "ld": (1.0, 1.0, 2.0), "oe": (2.0, 2.0, 1.0)}
+    summary = studies.run("fig4c", tmp_path, ["seeds=1", f"epochs={EPOCHS}"])
+    assert judged(summary) == {
+        "classification bins=256 is always above baseline": (False, 0, None),
+        "baseline falls": (False, 0, None),
+        "ld is the highest in the end": (False, 0, None),  # classification is
+        "oe overtakes baseline": (False, 0, None),
+    }
+
+
+def test_the_highest_is_not_held_to_the_unweighted(trained, tmp_path):
+    """Figure 3: which spreads the features farther, the paper says, and loses their order."""
+    summary = studies.run("fig3", tmp_path, ["seeds=1", f"epochs={EPOCHS}"])
+    assert judged(summary)["ld is the highest in the end"] == (True, 1, None)
+
+
+def test_a_run_without_a_number_is_left_out(trained, tmp_path):
+    summary = studies.run("fig4c", tmp_path / "a", ["seeds=2", f"epochs={EPOCHS}"])
+    content = json.loads((tmp_path / "a" / "entropies.json").read_text())
+    content["runs"][0]["test"]["E1"][1] = None  # baseline, seed 0
+    claims = {(c["part"], c["estimator"], c["claim"]): c for c in entropy._judged(content)}
+    assert claims["test", "E1", "baseline falls"] == {
+        **{"part": "test", "claim": "baseline falls", "estimator": "E1", "held": True, "since": None},
+        **{"seeds": 1, "of": 2},
+    }
+    content["runs"][1]["test"]["E1"][1] = None
+    held = [
+        claim["held"] for claim in entropy._judged(content) if (claim["part"], claim["estimator"]) == ("test", "E1")
+    ]
+    assert held == [None, None, None, None]  # each looks at the baseline
+    assert all(claim["held"] is not None for claim in summary["claims"])
+
+
+def test_what_is_measured_is_not_measured_again(trained, tmp_path, monkeypatch):
+    settings = ["seeds=1", f"epochs={EPOCHS}"]
+    first = studies.run("fig1", tmp_path, settings)
+    (tmp_path / "summary.json").unlink()  # as after a stop between the two files
+    monkeypatch.setattr(features, "kept_entropies", None)
+    monkeypatch.setattr(depth.DEPTH.__class__, "train", None)
+    monkeypatch.setitem(
+        depth.TASKS,
+        "depth",
+        depth.TASKS["depth"]._replace(train=lambda plans, **_: [Outcome([1], *[[1.0]] * 3, *[1.0] * 3)] * 3),
+    )
+    again = studies.run("fig1", tmp_path, settings)
+    assert again["entropies"] == first["entropies"] and again["claims"] == first["claims"]
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "sentence"),
+    [
+        ("fig1", "seeds=0", "expected at least 1 seed, got 0"),
+        ("fig1", "bins=9,9", "expected one to 4 different bins, got 9, 9"),
+        ("figA", "bins=8,9,10,11,12", "expected one to 4 different bins, got 8, 9, 10, 11, 12"),
+        ("fig4c", "bins=1", "expected bins to be at least 2, got 1"),
+        ("fig3", "feature_rows=0", "expected feature_rows to be at least 1, got 0"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_written(name, setting, sentence, trained, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        studies.run(name, tmp_path / "out", [setting])
+    assert not (tmp_path / "out").exists() and not trained.asked
+
+
+def test_a_figure_from_end_to_end_and_again(tmp_path):
+    generated.make(tmp_path / "rooms", count=40, size=(48, 64))
+    command = [
+        "reproduce",
+        "fig4c",
+        "--preset=quick",
+        f"--set=data={tmp_path / 'rooms'}",
+        "--device=cpu",
+        "--out=there",
+    ]
+    tiny = ["height=48", "width=64", "channels=8", "epochs=2", "feature_rows=4", "seeds=1", "train_rows=8", "bins=16"]
+    command += [f"--set={setting}" for setting in tiny]
+    said = call(*command)
+    assert "4 runs of 2 epochs on cpu, in there" in said.stderr
+    lines = [" ".join(line.split()) for line in said.stdout.splitlines()]
+    assert "test RMS x 1e-3, one run; lower is better" in lines
+    assert any(line.startswith("paper: baseline falls") and line.count("held") == 3 for line in lines)
+    assert any(line.startswith("oe training/oe-seed0 image-0002 image-000") for line in lines)
+    assert "Drawn in there/fig4c.png" in lines
+
+    kept = [load_file(path) for path in sorted((tmp_path / "there").glob("training/*/features/image-0002.safetensors"))]
+    assert len(kept) == 4
+    for content in kept:
+        assert set(content) == {"features", "targets", "predictions", "places", "row"}
+        assert content["features"].shape == (24 * 32, 8) and content["features"].dtype == torch.float16
+        assert content["row"].tolist() == kept[0]["row"].tolist() and torch.equal(
+            content["targets"], kept[0]["targets"]
+        )
+    classified = load_file(tmp_path / "there/training/classification-seed0/features/test-0002.safetensors")
+    bins = classified["predictions"] / (10 / 16) - 0.5
+    torch.testing.assert_close(bins, bins.round())
+    assert len(classified["predictions"]) == len(classified["targets"]) == len(classified["features"]) == 4 * 24
+
+    (tmp_path / "there" / "fig4c.png").unlink()
+    again = call(*command)
+    assert "Read back from" in again.stdout and (tmp_path / "there" / "fig4c.png").exists()
