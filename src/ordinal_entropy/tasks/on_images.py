@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import cache_folder, described
@@ -270,25 +271,63 @@ def method_of(plan: Plan, **further: Any) -> methods.Method:
     return methods.create(plan.method, **{key: value for key, value in options.items() if key in known})
 
 
-def generated_folder(name: str, count: int, make: Callable[[Path, int, int], None], *, whole: str) -> Path:
-    """Where a generated dataset is kept; it is made if it is not there yet.
+class Source(NamedTuple):
+    """Where the images of a task come from: the dataset that a recipe names, or one that is generated for it."""
+
+    what: str  # as in "expected --set data=ROOT, a dataset of faces"
+    makes: str  # what the preset quick does, as in "draws its own"
+    data: Any  # the module that reads it: `require` and `WHERE_TO_GET_IT`
+    make: Callable[[Path, int, int], None]  # writes a generated one: folder, seed, count
+    folder: str  # a name for it in the cache
+    whole: str  # a file that is there when all of it is
+
+    def check(self, recipe: Any) -> None:
+        """Refuses a recipe without a dataset; nothing is read or made."""
+        if recipe.data:
+            self.data.require(Path(recipe.data).expanduser())
+        elif not recipe.generated:
+            raise ValueError(
+                f"expected --set data=ROOT, {self.what}, or --preset quick, which {self.makes}, got neither. "
+                f"{self.data.WHERE_TO_GET_IT}"
+            )
+
+    def root(self, recipe: Any) -> Path:
+        """The dataset of a recipe; a generated one is made if it is not there yet."""
+        self.check(recipe)
+        if recipe.data:
+            return Path(recipe.data).expanduser()
+        folder = cache_folder() / f"{self.folder}-{recipe.generated}-seed{_GENERATED_SEED}"
+        if not (folder / self.whole).exists():
+            beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
+            self.make(beside, _GENERATED_SEED, recipe.generated)
+            try:
+                beside.rename(folder)
+            except OSError:
+                if not (folder / self.whole).exists():  # another process was not first
+                    raise
+        return folder
+
+
+def drawn_rows(plan: Plan, count: int, *, trained: bool = False) -> Tensor | None:
+    """The rows out of so many that the seed of a run draws to train on, in ascending order; None: all of them.
 
     Args:
-        name: of the folder in the cache.
-        count: of images.
-        make: writes it: folder, seed, count.
-        whole: a file that is there when it is.
+        plan: whose recipe says how many, ``train_rows``.
+        count: of training images.
+        trained: the run is scored again, perhaps on a dataset that has fewer.
+
+    Example:
+        >>> from ordinal_entropy.tasks.age.recipe import Age
+        >>> drawn_rows(Plan("oe", 0, Age(train_rows=3)), 5)
+        tensor([0, 1, 4])
     """
-    folder = cache_folder() / f"{name}-{count}-seed{_GENERATED_SEED}"
-    if not (folder / whole).exists():
-        beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
-        make(beside, _GENERATED_SEED, count)
-        try:
-            beside.rename(folder)
-        except OSError:
-            if not (folder / whole).exists():  # another process was not first
-                raise
-    return folder
+    wanted = plan.recipe.train_rows
+    if wanted > count and not trained:
+        raise ValueError(f"expected train_rows of at most {count:,}, got {wanted:,}")
+    if not 0 < wanted < count:
+        return None
+    rows: Tensor = torch.randperm(count, generator=torch.Generator().manual_seed(plan.seed))[:wanted].sort().values
+    return rows
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:

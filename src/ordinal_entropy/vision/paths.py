@@ -1,12 +1,15 @@
 """Files that a list names, distrusted: each lies inside the folder of the list, or a phrase says what is wrong."""
 
+import logging
 import ntpath
 import os
 import posixpath
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 SPLITS = ("train", "val", "test")
+_LOG = logging.getLogger(__name__)
 
 
 class Problem(NamedTuple):
@@ -110,3 +113,10 @@ def refuse(found: Sequence[OfASplit], problems: Sequence[Problem], *, skip_bad: 
     if empty:
         first = f"; the first of {len(problems):,} problems: {': '.join(problems[0])}" if problems else ""
         raise ValueError(f"expected images in every split, got none in {', '.join(empty)}{first}")
+
+
+def tell_left_out(problems: Sequence[Problem], root: Path) -> None:
+    """A warning in the log with the first problem and the count, if there are any."""
+    if problems:
+        files = f"{len(problems):,} file{'s' if len(problems) > 1 else ''} of {root}"
+        _LOG.warning("%s left out, the first %s: %s", files, *problems[0])

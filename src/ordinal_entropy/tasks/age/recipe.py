@@ -7,11 +7,9 @@ The first draws faces and trains on them, in a minute on two CPU cores, to a tes
 the training ages has 18.8.
 """
 
-import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -21,8 +19,15 @@ from ordinal_entropy.tasks import Plan, Task, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
-from ordinal_entropy.tasks.on_images import OnImages, Prepared, require_not_negative, require_positive
-from ordinal_entropy.vision.paths import SPLITS, refuse
+from ordinal_entropy.tasks.on_images import (
+    OnImages,
+    Prepared,
+    Source,
+    drawn_rows,
+    require_not_negative,
+    require_positive,
+)
+from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.vision.backbones import Network
@@ -32,7 +37,6 @@ if TYPE_CHECKING:  # Lightning takes seconds to import
 
 METRIC = "mae"
 _GIGA = 1e9
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -120,30 +124,14 @@ class _Faces(NamedTuple):
         return self._replace(images={split: own.to(device) for split, own in self.images.items()})
 
 
-def check(recipe: Age) -> None:
-    """Refuses a recipe without a dataset; no image is read, no face drawn."""
-    if recipe.data:
-        data.require(Path(recipe.data).expanduser())
-    elif not recipe.generated:
-        raise ValueError(
-            "expected --set data=ROOT, a dataset of faces, or --preset quick, which draws its own, got neither. "
-            f"{data.WHERE_TO_GET_IT}"
-        )
-
-
-def root_of(recipe: Age) -> Path:
-    """The folder of the dataset; drawn faces are made if they are not there yet."""
-    check(recipe)
-    if recipe.data:
-        return Path(recipe.data).expanduser()
-    return on_images.generated_folder("faces", recipe.generated, generated.make, whole="agedb.csv")
+SOURCE = Source("a dataset of faces", "draws its own", data, generated.make, "faces", "agedb.csv")
 
 
 def faces(recipe: Age) -> _Faces:
     """Reads the dataset of a recipe; files that cannot be used are refused, or left out and counted."""
     from ordinal_entropy.vision import sets
 
-    root = root_of(recipe)
+    root = SOURCE.root(recipe)
     records, problems = data.records(root)
     refuse(records, problems, skip_bad=recipe.skip_bad)
     hold = len(records) * 3 * recipe.image_size**2 <= recipe.memory * _GIGA
@@ -152,9 +140,7 @@ def faces(recipe: Age) -> _Faces:
     usable = [records[place] for place in kept]
     problems = [*problems, *damaged]
     refuse(usable, problems, skip_bad=recipe.skip_bad)
-    if problems:
-        files = f"{len(problems):,} file{'s' if len(problems) > 1 else ''} of {root}"
-        _LOG.warning("%s left out, the first %s: %s", files, *problems[0])
+    tell_left_out(problems, root)
     images, ages = {}, {}
     for split in SPLITS:
         rows = torch.tensor([place for place, record in enumerate(usable) if record.split == split])
@@ -163,17 +149,14 @@ def faces(recipe: Age) -> _Faces:
     return _Faces(images, ages, len(problems))
 
 
-def split_for(plan: Plan, found: _Faces) -> "Data":
+def split_for(plan: Plan, found: _Faces, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
     from ordinal_entropy.vision.split import Labelled
     from ordinal_entropy.vision.training import Data
 
     recipe, images, ages = plan.recipe, found.images["train"], found.ages["train"]
-    if recipe.train_rows:
-        if recipe.train_rows > len(images):
-            raise ValueError(f"expected train_rows of at most {len(images):,}, got {recipe.train_rows:,}")
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(plan.seed))
-        rows = order[: recipe.train_rows].sort().values
+    rows = drawn_rows(plan, len(images), trained=trained)
+    if rows is not None:
         images, ages = images.take(rows), ages[rows]
     weights = None if recipe.reweight == "none" else sample_weights(ages, recipe.reweight)
     return Data(
@@ -190,10 +173,7 @@ def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepa
     from ordinal_entropy.vision.split import Labelled
 
     recipe, new = plan.recipe, facts is None
-    if not new:  # another dataset may have fewer
-        rows = min(recipe.train_rows, len(found.images["train"]))
-        plan = plan._replace(recipe=replace(recipe, train_rows=rows))
-    parts = split_for(plan, found)
+    parts = split_for(plan, found, trained=not new)
     if facts is None:
         assert isinstance(parts.train, Labelled)
         ages = parts.train.targets.cpu()
@@ -234,7 +214,7 @@ TASKS = {
         (),
         AGE.train,
         AGE.evaluate,
-        check,
+        SOURCE.check,
         details={
             "Test MAE by shot": {heading: f"mae{end}" for heading, end in _BY_SHOT.items()},
             "Test GM by shot": {heading: f"gm{end}" for heading, end in _BY_SHOT.items()},

@@ -7,7 +7,6 @@ The first draws crowds and trains on them, in a minute on two CPU cores, to a te
 count of the training images has 89.
 """
 
-import logging
 import math
 import os
 from collections.abc import Mapping
@@ -26,10 +25,17 @@ from ordinal_entropy.tasks.crowd.annotations import Points
 from ordinal_entropy.tasks.crowd.data import Record
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.losses import task_loss
-from ordinal_entropy.tasks.on_images import OnImages, Prepared, require_not_negative, require_positive
+from ordinal_entropy.tasks.on_images import (
+    OnImages,
+    Prepared,
+    Source,
+    drawn_rows,
+    require_not_negative,
+    require_positive,
+)
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
-from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown
+from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_left_out
 
 if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
     from ordinal_entropy.tasks.crowd.views import Crowds
@@ -39,7 +45,6 @@ if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
 
 METRIC = "mae"
 _GIGA = 1e9
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -197,38 +202,20 @@ class _Image(NamedTuple):
     density_size: tuple[int, int]  # height and width of the image that the density map is made for
 
 
-def check(recipe: Crowd) -> None:
-    """Refuses a recipe without a dataset; no image is read, no crowd drawn."""
-    if recipe.data:
-        data.require(Path(recipe.data).expanduser())
-    elif not recipe.generated:
-        raise ValueError(
-            "expected --set data=ROOT, a dataset of crowds, or --preset quick, which draws its own, got neither. "
-            f"{data.WHERE_TO_GET_IT}"
-        )
-
-
-def root_of(recipe: Crowd) -> Path:
-    """The folder of the dataset; drawn crowds are made if they are not there yet."""
-    check(recipe)
-    if recipe.data:
-        return Path(recipe.data).expanduser()
-    return on_images.generated_folder("crowds", recipe.generated, generated.make, whole="test_data")
+SOURCE = Source("a dataset of crowds", "draws its own", data, generated.make, "crowds", "test_data")
 
 
 def crowds(recipe: Crowd) -> _Found:
     """Reads the dataset of a recipe; files that cannot be used are refused, or left out and counted."""
     from ordinal_entropy.tasks.crowd.views import Crowds, sheets
 
-    root = root_of(recipe)
+    root = SOURCE.root(recipe)
     records, problems = data.records(root, validation=recipe.validation)
     refuse(records, problems, skip_bad=recipe.skip_bad)
     everything, damaged = _read(records, root, recipe)
     problems = [*problems, *damaged]
     refuse(everything, problems, skip_bad=recipe.skip_bad)
-    if problems:
-        files = f"{len(problems):,} file{'s' if len(problems) > 1 else ''} of {root}"
-        _LOG.warning("%s left out, the first %s: %s", files, *problems[0])
+    tell_left_out(problems, root)
     settings = density.Settings(recipe.kernel, recipe.sigma, recipe.border, CELL, recipe.reduce)
     maps = density.all_cached(
         [image.points for image in everything], [image.density_size for image in everything], settings
@@ -244,16 +231,14 @@ def crowds(recipe: Crowd) -> _Found:
     return _Found(splits, len(problems))
 
 
-def split_for(plan: Plan, found: _Found) -> "Data":
+def split_for(plan: Plan, found: _Found, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
     from ordinal_entropy.vision.training import Data
 
     recipe, train = plan.recipe, found.splits["train"]
-    if recipe.train_rows:
-        if recipe.train_rows > len(train):
-            raise ValueError(f"expected train_rows of at most {len(train):,}, got {recipe.train_rows:,}")
-        order = torch.randperm(len(train), generator=torch.Generator().manual_seed(plan.seed))
-        train = train.take(order[: recipe.train_rows])
+    rows = drawn_rows(plan, len(train), trained=trained)
+    if rows is not None:
+        train = train.take(rows)
     train, validation, test = (
         replace(split, crop=recipe.crop, above=recipe.above)
         for split in (train, found.splits["val"], found.splits["test"])
@@ -269,10 +254,7 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     from ordinal_entropy.vision.training import Data
 
     recipe, new = plan.recipe, facts is None
-    if not new:  # another dataset may have fewer
-        rows = min(recipe.train_rows, len(found.splits["train"]))
-        plan = plan._replace(recipe=replace(recipe, train_rows=rows))
-    parts = split_for(plan, found)
+    parts = split_for(plan, found, trained=not new)
     if facts is None:
         assert isinstance(parts.train, Crowds)
         facts = {"high": float(parts.train.cells.values.max()) or 1.0}  # of nobody at all: some range
@@ -367,7 +349,7 @@ TASKS = {
         (),
         CROWD.train,
         CROWD.evaluate,
-        check,
+        SOURCE.check,
         details={"Test errors of counts": {"MAE": "mae", "root MSE": "rmse"}, **on_images.FEATURE_TABLES},
         paper_at="best_test",  # as the code of CSRNet has it
     )

@@ -7,11 +7,9 @@ The first renders rooms and trains on them, in a minute or so on two CPU cores, 
 the mean of the training depths has 1.1, that of each pixel 0.97.
 """
 
-import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -21,8 +19,15 @@ from ordinal_entropy.tasks import Plan, Task, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
-from ordinal_entropy.tasks.on_images import OnImages, Prepared, require_not_negative, require_positive
-from ordinal_entropy.vision.paths import SPLITS, refuse
+from ordinal_entropy.tasks.on_images import (
+    OnImages,
+    Prepared,
+    Source,
+    drawn_rows,
+    require_not_negative,
+    require_positive,
+)
+from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.tasks.depth.views import Views
@@ -32,7 +37,6 @@ if TYPE_CHECKING:  # Lightning takes seconds to import
 METRIC = "rms"
 _GIGA = 1e9
 _LEAST = 32  # pixels of a side
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -188,30 +192,16 @@ class _Rooms(NamedTuple):
         return self._replace(views={split: own.to(device) for split, own in self.views.items()})
 
 
-def check(recipe: Depth) -> None:
-    """Refuses a recipe without a dataset; no image is read, no room rendered."""
-    if recipe.data:
-        data.require(Path(recipe.data).expanduser())
-    elif not recipe.generated:
-        raise ValueError(
-            "expected --set data=ROOT, a dataset of images with depths, or --preset quick, which renders its own, got "
-            f"neither. {data.WHERE_TO_GET_IT}"
-        )
-
-
-def root_of(recipe: Depth) -> Path:
-    """The folder of the dataset, or its .mat; rendered rooms are made if they are not there yet."""
-    check(recipe)
-    if recipe.data:
-        return Path(recipe.data).expanduser()
-    return on_images.generated_folder("rooms", recipe.generated, generated.make, whole=data.TRAIN_LISTS[0])
+SOURCE = Source(
+    "a dataset of images with depths", "renders its own", data, generated.make, "rooms", data.TRAIN_LISTS[0]
+)
 
 
 def rooms(recipe: Depth) -> _Rooms:
     """Reads the dataset of a recipe; pairs that cannot be used are refused, or left out and counted."""
     from ordinal_entropy.tasks.depth import views
 
-    root, size = root_of(recipe), (recipe.height, recipe.width)
+    root, size = SOURCE.root(recipe), (recipe.height, recipe.width)
     records, problems = data.records(root)
     refuse(records, problems, skip_bad=recipe.skip_bad)
     hold = len(records) * views.BYTES * math.prod(size) <= recipe.memory * _GIGA
@@ -223,22 +213,18 @@ def rooms(recipe: Depth) -> _Rooms:
         usable += [own[place] for place in kept]
         problems = [*problems, *damaged]
     refuse(usable, problems, skip_bad=recipe.skip_bad)
-    if problems:
-        files = f"{len(problems):,} file{'s' if len(problems) > 1 else ''} of {root}"
-        _LOG.warning("%s left out, the first %s: %s", files, *problems[0])
+    tell_left_out(problems, root)
     return _Rooms(found, len(problems))
 
 
-def split_for(plan: Plan, found: _Rooms) -> "Data":
+def split_for(plan: Plan, found: _Rooms, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
     from ordinal_entropy.vision.training import Data
 
     recipe, train = plan.recipe, found.views["train"]
-    if recipe.train_rows:
-        if recipe.train_rows > len(train):
-            raise ValueError(f"expected train_rows of at most {len(train):,}, got {recipe.train_rows:,}")
-        order = torch.randperm(len(train), generator=torch.Generator().manual_seed(plan.seed))
-        train = train.part(order[: recipe.train_rows].sort().values)
+    rows = drawn_rows(plan, len(train), trained=trained)
+    if rows is not None:
+        train = train.part(rows)
     train = replace(train, frame=recipe.frame, crop=CROP if recipe.crop else None, angle=recipe.angle)
     return Data(train, found.views["val"], found.views["test"])
 
@@ -249,9 +235,6 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     from ordinal_entropy.vision import decoder, newcrfs
 
     recipe, new = plan.recipe, facts is None
-    if not new:  # another dataset may have fewer
-        rows = min(recipe.train_rows, len(found.views["train"]))
-        plan = plan._replace(recipe=replace(recipe, train_rows=rows))
     method = on_images.method_of(
         plan,
         low=0.0,
@@ -282,7 +265,7 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
         return silog(predictions, seen.targets, seen.mask, form=recipe.silog_form)
 
     scores, quick = DepthScores(align_corners=False), QuickRms(align_corners=False)  # as the models enlarge their maps
-    return Prepared(split_for(plan, found), method, make_network, loss, scores, train_metric=quick)
+    return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
 
 
 _SHOWN = {"delta1": "delta1", "delta2": "delta2", "delta3": "delta3", "REL": "rel", "log10": "log10", "SILog": "silog"}
@@ -304,7 +287,7 @@ TASKS = {
         (),
         DEPTH.train,
         DEPTH.evaluate,
-        check,
+        SOURCE.check,
         details={
             "Test scores": {"delta1": "delta1", "REL": "rel", "RMS": "rms", "log10": "log10"},  # as in the paper
             "Further test scores": {"delta2": "delta2", "delta3": "delta3", "SILog": "silog"},
