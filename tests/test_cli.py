@@ -14,12 +14,11 @@ pytest.importorskip("rich", reason="the tables are rich's")
 pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
 import numpy as np
-from typer.testing import CliRunner
 
 import ordinal_entropy
+from commands import call
 from fake_trainer import Trainer
 from ordinal_entropy import runs, studies
-from ordinal_entropy.cli import app
 from ordinal_entropy.tasks.operators import recipe as operators
 
 TINY = [
@@ -50,12 +49,6 @@ def trainer(monkeypatch):
     monkeypatch.setattr(operators.train, "train", fake)
     monkeypatch.setattr(operators, "split", lambda recipe: None)
     return fake
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def words(text):

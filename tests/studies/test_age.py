@@ -6,10 +6,9 @@ import math
 import os
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import studies
-from ordinal_entropy.cli import app
 from ordinal_entropy.studies import paper, tables
 from ordinal_entropy.tasks import Outcome
 from ordinal_entropy.tasks.age import generated
@@ -53,12 +52,6 @@ def plans(monkeypatch):
 
     monkeypatch.setitem(age.TASKS, "age", age.TASKS["age"]._replace(train=train, check=lambda recipe: None))
     return asked
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def test_table4_is_the_papers_recipe_with_three_methods(plans, tmp_path):

@@ -4,10 +4,9 @@ import itertools
 import json
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import studies
-from ordinal_entropy.cli import app
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks import Outcome
 from ordinal_entropy.tasks.crowd import generated
@@ -42,12 +41,6 @@ def plans(monkeypatch):
 
     monkeypatch.setitem(crowd.TASKS, "crowd", crowd.TASKS["crowd"]._replace(train=train, check=lambda recipe: None))
     return asked
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 @pytest.mark.parametrize("part", ["A", "B"])

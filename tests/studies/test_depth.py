@@ -6,10 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import studies
-from ordinal_entropy.cli import app
 from ordinal_entropy.figures.differences import differences
 from ordinal_entropy.studies import paper, tables
 from ordinal_entropy.tasks import Outcome
@@ -57,12 +56,6 @@ def plans(monkeypatch):
 
 
 _POINTS = ("last", "best_validation")
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def test_table1_is_the_papers_recipe_with_eight_methods(plans, tmp_path):

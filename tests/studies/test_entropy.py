@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import runs, studies
-from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import described
 from ordinal_entropy.studies import entropy
 from ordinal_entropy.tasks import Outcome
@@ -68,12 +67,6 @@ def trained(monkeypatch):
     monkeypatch.setitem(depth.TASKS, "depth", depth.TASKS["depth"]._replace(train=train, check=lambda recipe: None))
     train.asked, train.spread = asked, spread
     return train
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -4,10 +4,9 @@ import json
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import methods, studies
-from ordinal_entropy.cli import app
 from ordinal_entropy.studies import table7
 from ordinal_entropy.studies.cost import Measured
 from ordinal_entropy.studies.grid import Variant
@@ -35,12 +34,6 @@ def measured(monkeypatch):
     monkeypatch.setattr(table7, "_measured", measure)
     monkeypatch.setattr(table7, "_batch", lambda chosen, device: (torch.empty(16, 3, 416, 544), None))
     return asked
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def test_the_rows_are_those_of_the_paper(measured, tmp_path):

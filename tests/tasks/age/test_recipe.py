@@ -7,10 +7,9 @@ import shutil
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import methods, runs, tasks
-from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.age import data, generated
@@ -51,12 +50,6 @@ def tiny(root, *settings) -> Age:
 def as_settings(recipe: Age) -> list[str]:
     names = "backbone", "image_size", "padding", "epochs", "batch_size", "learning_rate", "bins", "feature_rows"
     return ["--device=cpu", "--set=milestones=1", *(f"--set={name}={getattr(recipe, name)}" for name in names)]
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def damaged(drawn, folder):

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import capture, methods, runs, tasks
-from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.crowd import data, density, generated
@@ -76,12 +75,6 @@ def as_settings(recipe: Crowd) -> list[str]:
         value = getattr(recipe, name)
         found.append(f"--set={name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
     return found
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def damaged(drawn, folder):

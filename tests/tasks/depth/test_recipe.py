@@ -10,10 +10,9 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
+from commands import call
 from ordinal_entropy import capture, methods, runs, tasks
-from ordinal_entropy.cli import app
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.depth import data, generated
@@ -57,12 +56,6 @@ def tiny(root, *settings) -> Depth:
 def as_settings(recipe: Depth) -> list[str]:
     names = "height", "width", "backbone", "channels", "start", "epochs", "learning_rate", "bins", "feature_rows"
     return ["--device=cpu", *(f"--set={name}={getattr(recipe, name)}" for name in names)]
-
-
-def call(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + repr(result.exception)
-    return result
 
 
 def damaged(rendered, folder):
