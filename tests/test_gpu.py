@@ -46,7 +46,6 @@ def test_same_numbers_as_on_the_cpu(kernel, t, options):
     assert (gradient.cpu().double() - expected[1]).norm() / expected[1].norm() < 1e-4
 
 
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_no_host_synchronisation(kernel, options):
@@ -409,7 +408,6 @@ def test_places_of_rows(g, n, t, width, dtype):
     assert (share[~kept] == 0).all()
 
 
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.parametrize("options", DENSE, ids=str)
 def test_no_host_synchronisation_on_dense_maps(options):
     maps, targets, mask = (part.cuda() for part in dense(torch.bfloat16))

@@ -504,7 +504,6 @@ class TestOnAGPU:
         for name, tensor in one.stepping.state.items():
             torch.testing.assert_close(tensor, other.stepping.state[name], rtol=tolerance, atol=tolerance)
 
-    @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
     def test_a_step_does_not_wait_for_the_gpu(self):
         settings = replace(self.settings, dtype="float32")
         training = train._Training(MIXED, a_split(), settings, torch.device("cuda"), None)
