@@ -42,3 +42,13 @@ def test_blocks(elements, normal, monkeypatch):
     assert all(len(squared) <= max(1, elements // 13) for _, squared in blocks)
     torch.testing.assert_close(torch.cat([squared for _, squared in blocks]), expected)
     assert torch.equal(kth_neighbour(z, 2), expected.sort(dim=1).indices[:, 1])
+
+
+def test_a_row_is_no_close_pair_of_its_own(normal, monkeypatch):
+    """Else every block would be computed twice."""
+
+    def refused(*inputs, **options):
+        raise AssertionError("computed again from differences")
+
+    monkeypatch.setattr(torch, "cdist", refused)
+    assert len(list(distance_rows(normal(30, 8)))) == 1

@@ -12,8 +12,10 @@ BLOCK_ELEMENTS = 2**21
 CLOSE = 1e-4
 
 
-def squared_distances(a: Tensor, b: Tensor) -> Tensor:
+def squared_distances(a: Tensor, b: Tensor, own: int | None = None) -> Tensor:
     """Squared Euclidean distances ``(p, q)`` between the rows of ``a (p, d)`` and ``b (q, d)``.
+
+    With ``own``, row i of ``a`` is row ``own + i`` of ``b``, and infinitely far from itself.
 
     ``|a|^2 + |b|^2 - 2ab`` is fast and loses close pairs to cancellation. Columns that hold a close pair
     are therefore computed again from differences, so that the relative error stays below 1e-10 for
@@ -21,10 +23,14 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """
     size = a.square().sum(1, keepdim=True) + b.square().sum(1)  # (p, q)
     squared = torch.addmm(size, a, b.T, alpha=-2)
+    if own is not None:
+        squared.diagonal(offset=own).fill_(torch.inf)  # not a close pair, which would be computed again
     close = (squared <= CLOSE * size).any(0)  # (q,)
     if close.any():
         exact = torch.cdist(a, b[close], compute_mode="donot_use_mm_for_euclid_dist")
         squared[:, close] = exact.square_()
+        if own is not None:
+            squared.diagonal(offset=own).fill_(torch.inf)
     return squared
 
 
@@ -37,9 +43,7 @@ def distance_rows(z: Tensor) -> Iterator[tuple[slice, Tensor]]:
     step = max(1, BLOCK_ELEMENTS // n)
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        squared = squared_distances(z[rows], z)
-        squared.diagonal(offset=start).fill_(torch.inf)
-        yield rows, squared
+        yield rows, squared_distances(z[rows], z, own=start)
 
 
 @torch.no_grad()

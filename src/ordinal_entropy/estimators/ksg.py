@@ -36,8 +36,8 @@ def mutual_information(z: Tensor, y: Tensor, *, k: int = 3) -> Tensor:
 
     Returns:
         Scalar, float64 for float64 features, else float32. Not differentiable: it counts. About 0 for
-        independent data, and slightly negative as often as positive; exactly 0 where the features or the
-        targets are all the same. Does not depend on the units of either.
+        independent data, and slightly negative as often as positive; 0 up to rounding where the features or
+        the targets are all the same. Does not depend on the units of either.
 
     Example:
         >>> z = torch.linspace(0, 1, 1000).reshape(-1, 1)
