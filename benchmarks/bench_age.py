@@ -4,7 +4,8 @@
     python benchmarks/bench_age.py --tiny              # anywhere, in seconds, to see that it runs; writes nothing
 
 ``recipe``: what ``ordinal-entropy train age`` does, through ``vision.training.fit``: images held on the device as
-bytes, cropped, mirrored and normalised there, through Lightning, with the scores of the training images.
+bytes, cropped, mirrored and normalised there, through Lightning, with the scores of the training images; with and
+without its steps as a CUDA graph, of which the preset chooses one (``preset``).
 ``bare``: forward, loss, backward and optimizer on one batch of floats that is on the device already. Same network,
 batch size, mixed precision, channels-last layout, loss and optimizer; nothing else.
 
@@ -18,6 +19,7 @@ take longer to write than the next epoch takes to train.
 """
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -192,6 +194,7 @@ def row_of(recipe: Age, method: str, rounds: Sequence[Round], images: int) -> di
         "precision": recipe.precision,
         "batch_size": recipe.batch_size,
         "method": method,
+        "graph": recipe.graph,
         "images_of_an_epoch": images,
         "rounds": len(rounds),
         "bare_images_per_s": spread([images / own.bare for own in rounds]),
@@ -210,13 +213,16 @@ def shown(values: dict[str, float], unit: str = "") -> str:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table("images", "method", title=Text("images per second: median [smallest, largest] of the rounds"))
+    table = Table(
+        "images", "method", "graph", title=Text("images per second: median [smallest, largest] of the rounds")
+    )
     for name in ("bare", "recipe", "share", "with validation", "whole epoch"):
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
             f"{row['image_size']} px, {row['backbone']}",
             row["method"],
+            "yes" if row["graph"] else "no",
             shown(row["bare_images_per_s"]),
             shown(row["recipe_images_per_s"]),
             shown(row["share_percent"], "%"),
@@ -257,14 +263,19 @@ def main() -> None:
         data = training.Data(
             *(faces(count * recipe.batch_size, size, recipe.padding, torch.device(device)) for count in counts)
         )
-        for method in arguments.methods.split(","):
+        ways = itertools.product(arguments.methods.split(","), (False, True) if device == "cuda" else (False,))
+        for method, graph in ways:
+            own = replace(recipe, graph=graph)
             with tempfile.TemporaryDirectory() as folder:
-                rounds = rounds_of(recipe, method, data, device, Path(folder))
-            row = row_of(recipe, method, rounds, steps * recipe.batch_size)
-            rows.append({"device": device, "channels_last": recipe.channels_last, **row})
-            print(f"{size} px, {method}: {shown(row['share_percent'], '%')} of the bare loop", flush=True)
+                rounds = rounds_of(own, method, data, device, Path(folder))
+            row = row_of(own, method, rounds, steps * recipe.batch_size)
+            rows.append(
+                {"device": device, "channels_last": recipe.channels_last, "preset": graph == recipe.graph, **row}
+            )
+            share = shown(row["share_percent"], "%")
+            print(f"{size} px, {method}{', as a graph' if graph else ''}: {share} of the bare loop", flush=True)
     Console(width=150).print(table_of(rows))
-    shares = [row["share_percent"]["median"] for row in rows]
+    shares = [row["share_percent"]["median"] for row in rows if row["preset"]]
     print(f"at least {min(shares):.1f}% of the bare loop's images per second; asked for: {ASKED:.0f}%")
     out = arguments.out or (None if arguments.tiny else Path(__file__).with_suffix(".json"))
     if out is not None:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
-from ordinal_entropy.vision import schedules
+from ordinal_entropy.vision import schedules, training
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.backbones import Network
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
@@ -504,19 +504,77 @@ class Unwaiting(Steps):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("method", ["baseline", "oe"])
 @pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
-def test_no_step_waits_for_the_gpu(tmp_path, method, precision):
+def test_no_step_waits_for_the_gpu(tmp_path, method, precision, graph):
     data = some_data()
     data = data._replace(train=replace(data.train, weights=torch.ones(60)))
-    settings = replace(SETTINGS, batch_size=15, precision=precision)
+    settings = replace(SETTINGS, batch_size=15, precision=precision, graph=graph)
+    if graph:  # which begins with a wait, once
+        settings = replace(settings, epochs=2, batch_size=10)
     module = Unwaiting(a_network(), methods.create(method), l1, Errors(), data, settings, seed=5)
     module.callbacks = Callbacks(progress=lambda done, total: None)
     try:
         history = fit(module, device="cuda", folder=tmp_path, monitor="mae")
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert len(history) == 3 and all(math.isfinite(epoch["test"]["mae"]) for epoch in history)
+    assert len(history) == settings.epochs and all(math.isfinite(epoch["test"]["mae"]) for epoch in history)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["baseline", "oe", "classification"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_steps_of_a_graph_are_those_without(tmp_path, method, precision):
+    """The last batch of an epoch is smaller; dropout draws the same numbers."""
+    made = {}
+    for graph in (False, True):
+        settings = replace(SETTINGS, optimizer="sgd", batch_size=8, precision=precision, graph=graph, clip=1.0)
+        options = {"low": 0.0, "high": 10.0} if method == "classification" else {}
+        own = methods.create(method, **options)
+        module = Steps(a_network(own.outputs(1)), own, l1, Errors(), some_data(), settings, seed=5)
+        history = fit(module, device="cuda", folder=tmp_path / str(graph), monitor="mae")
+        assert (module._steps > 3) and module._graph is None  # which is given back in the end
+        made[graph] = module, history
+    rel = 1e-4 if precision == "float32" else 2e-2
+    assert made[True][0].losses == pytest.approx(made[False][0].losses, rel=rel)
+    for one, other in zip(made[True][1], made[False][1], strict=True):
+        for part in one:
+            assert one[part] == pytest.approx(other[part], rel=rel)
+
+
+@pytest.mark.gpu
+def test_a_graph_is_made_only_where_it_can_be(tmp_path, monkeypatch):
+    made = []
+    real = training.StepGraph
+
+    def counted(*inputs):
+        made.append(1)
+        return real(*inputs)
+
+    monkeypatch.setattr(training, "StepGraph", counted)
+    for changes, count in [
+        ({}, 1),
+        ({"graph": False}, 0),
+        ({"precision": "fp16"}, 0),
+        ({"accumulate": 2}, 0),
+        ({"batch_size": 60}, 0),  # three epochs of one step
+    ]:
+        made.clear()
+        settings = replace(SETTINGS, batch_size=10, graph=True)
+        fit(
+            a_module(settings=replace(settings, **changes)),
+            device="cuda",
+            folder=tmp_path / str(changes),
+            monitor="mae",
+        )
+        assert len(made) == count, changes
+
+
+def test_without_a_gpu_there_is_no_graph(tmp_path):
+    plain, asked = a_module(), a_module(settings=replace(SETTINGS, graph=True))
+    assert run(asked, tmp_path / "asked") == run(plain, tmp_path / "plain")
+    assert asked.losses == plain.losses
 
 
 @pytest.mark.gpu

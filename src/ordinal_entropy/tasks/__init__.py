@@ -61,6 +61,7 @@ class Task(NamedTuple):
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name
     paper_at: str = "best_test"  # which score of a run the paper has: "last", "best_validation" or "best_test"
+    pictured: Callable[..., list[Any]] | None = None  # (plan, count, device, folder): predicted maps of test images
 
 
 class Data(NamedTuple):

@@ -12,7 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ordinal_entropy import methods, runs
@@ -22,7 +25,8 @@ from ordinal_entropy.tasks import Outcome, Plan, Progress
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric
 
-    from ordinal_entropy.vision.training import Data, Loss, Network, Settings
+    from ordinal_entropy.vision.split import Seen
+    from ordinal_entropy.vision.training import Checkpoint, Data, Loss, Network, Settings
 
 _GENERATED_SEED = 0
 _LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
@@ -62,6 +66,15 @@ class Prepared(NamedTuple):
     train_metric: "Metric | None" = None  # of the batches trained on, where that should be another
 
 
+class Pictured(NamedTuple):
+    """A test image as a picture of it needs it."""
+
+    image: NDArray[np.uint8]  # (h, w, 3)
+    truth: NDArray[np.float32]  # (h', w'); NaN where there is none
+    prediction: NDArray[np.float32]  # (h', w')
+    counts: tuple[float, float] | None = None  # true and predicted, where that is what is scored
+
+
 @dataclass(frozen=True)
 class OnImages:
     """A task on images: its name, and what its runs have of their own."""
@@ -74,6 +87,7 @@ class OnImages:
     shown: Mapping[str, str] = field(
         default_factory=dict
     )  # further lines of an evaluation: what is said -> score on the test images
+    truth: "Callable[[Seen], Tensor] | None" = None  # maps (b, 1, h, w) of a batch, NaN where there is none
 
     def train(
         self,
@@ -126,19 +140,15 @@ class OnImages:
         """
         from ordinal_entropy.vision import training
 
-        place = folder if (folder / training.LAST).exists() else folder / run_names([plan])[0]
+        place = _run_folder(folder, plan)
         last, best = (training.read_checkpoint(place / name) for name in (training.LAST, training.BEST))
-        made = self.prepare(plan, self.read(plan.recipe), last.facts)
-        with torch.random.fork_rng(devices=[]):
-            network: Any = made.make_network()
-        network.mean, network.std = last.facts["mean"], last.facts["std"]
+        made, network = self._restored(plan, last)
         scores: dict[str, float] = {"step": last.epoch}
 
         def scored(part: str) -> dict[str, float]:
             split = getattr(made.data, part)
             return training.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
 
-        network.load_state_dict(last.weights)
         for part in training.PARTS:
             found = scored(part)
             scores[part] = found[self.metric]
@@ -146,6 +156,44 @@ class OnImages:
         network.load_state_dict(best.weights)
         scores["test, best on validation"] = scored("test")[self.metric]
         return scores
+
+    def pictured(self, plan: Plan, count: int, *, device: str, folder: Path) -> list[Pictured]:
+        """Some test images with their maps, predicted by the checkpoint of a run that is best on validation.
+
+        Args:
+            plan: of the run.
+            count: of images, at most; the same in every run on a dataset, and the same first ones whatever the count.
+            device: "cpu", "cuda", ...
+            folder: of the run, or of all runs.
+
+        Returns:
+            Maps in the unit of the targets; smaller predictions are enlarged bilinearly to the size of the truth.
+        """
+        from ordinal_entropy.vision import training
+
+        if self.truth is None:
+            raise ValueError(f"expected a task whose predictions are maps, got {self.name}")
+        if count < 1:
+            raise ValueError(f"expected at least one image, got {count}")
+        best = training.read_checkpoint(_run_folder(folder, plan) / training.BEST)
+        made, network = self._restored(plan, best)
+        found = []
+        for row in training.fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ
+            split = made.data.test.take(row)
+            (pair,) = training.predicted(network, made.method, split, settings(plan.recipe), device=device)
+            predictions, seen = pair
+            truth = self.truth(seen)
+            maps = F.interpolate(predictions, size=truth.shape[2:], mode="bilinear", align_corners=False)
+            ours, theirs = split.scored(predictions, seen)
+            found.append(
+                Pictured(
+                    seen.images[0].permute(1, 2, 0).to("cpu", torch.uint8).numpy(),
+                    truth[0, 0].float().cpu().numpy(),
+                    maps[0, 0].float().cpu().numpy(),
+                    (float(theirs), float(ours)) if ours.dim() == 1 else None,
+                )
+            )
+        return found
 
     def outcome(self, history: _History, features: Mapping[str, Mapping[str, float | None]]) -> Outcome:
         """Of a finished run."""
@@ -195,6 +243,15 @@ class OnImages:
 
     def _run(self, plan: Plan, place: Path) -> runs.Run:
         return runs.create(place, {"task": self.name, **described(plan.recipe)}, plan.method, plan.seed)
+
+    def _restored(self, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prepared, Any]:
+        """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
+        made = self.prepare(plan, self.read(plan.recipe), checkpoint.facts)
+        with torch.random.fork_rng(devices=[]):
+            network: Any = made.make_network()
+        network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
+        network.load_state_dict(checkpoint.weights)
+        return made, network
 
     def _places(self, history: _History) -> dict[str, int]:
         """The last epoch and the one that is best on validation, counted from 0."""
@@ -251,6 +308,13 @@ class OnImages:
             test, train = (kept_scores(folder, part, place + 1) for part in ("test", "train"))
             found[place] = {**test, **{f"train_{name}": score for name, score in train.items()}}
         return {at: found[place] for at, place in places.items()}
+
+
+def _run_folder(folder: Path, plan: Plan) -> Path:
+    """The folder itself if it is that of a trained run, else that of the plan's run inside it."""
+    from ordinal_entropy.vision.training import LAST
+
+    return folder if (folder / LAST).exists() else folder / run_names([plan])[0]
 
 
 def settings(recipe: Any) -> "Settings":

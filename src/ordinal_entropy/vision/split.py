@@ -40,6 +40,7 @@ class Split(ABC):
     """Images with their targets. What a task has to say of its own is in a class like :class:`Labelled`."""
 
     held: bool = True  # in memory; if not, `read` gives one image after the other, in other processes
+    uniform: bool = True  # batches of as many rows to train on have the same shapes
 
     @abstractmethod
     def __len__(self) -> int:

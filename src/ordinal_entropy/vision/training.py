@@ -32,6 +32,7 @@ from ordinal_entropy.methods import Method
 from ordinal_entropy.vision import schedules
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.files import Files, on_host
+from ordinal_entropy.vision.graph import Step, StepGraph
 from ordinal_entropy.vision.places import nearest, portrait
 from ordinal_entropy.vision.sets import Batches, mixed, training_steps
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
@@ -51,6 +52,7 @@ Scores = dict[str, float]
 PARTS = ("train", "validation", "test")
 LAST, BEST = "last.ckpt", "best.ckpt"
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
+_FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
 _OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 _PRECISIONS: dict[str, tuple[Literal["32-true", "bf16-mixed", "16-mixed"], torch.dtype]] = {
     "float32": ("32-true", torch.float32),
@@ -84,6 +86,7 @@ class Settings:
     precision: Literal["float32", "bf16", "fp16"] = "float32"  # of a GPU; a CPU has float32
     channels_last: bool = True
     compile: bool = False
+    graph: bool = False  # steps as a CUDA graph, where one can be made; see `Training.graphed`
     accumulate: int = 1  # parts of a step, one after the other
     devices: int = 1  # of a machine
     nodes: int = 1  # machines
@@ -175,6 +178,9 @@ class Training(lightning.LightningModule):
         self._draws = torch.zeros(0)  # (n, ...) of this epoch, by row
         self._unscored: list[list[tuple[Tensor, Tensor]]] = [[] for _ in PARTS]  # predictions and targets
         self._fixed: dict[str, Split] = {}  # whose features are kept
+        self._steps = 0  # made by this process
+        self._graph: StepGraph | None = None
+        self._replayed: StepGraph | None = None  # what the last step was made by, if by a graph
         self._image = (0, 0)  # the test image that is kept on a grid: its place among the fixed ones, and among all
         self.files = Files()
 
@@ -208,7 +214,7 @@ class Training(lightning.LightningModule):
         """Leaves the network as it came."""
         if self._tap is not None:
             self._tap.close()
-        self._called, self._tap = [], None
+        self._called, self._tap, self._graph, self._replayed = [], None, None, None
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs and features, ``(n, d)`` or maps, for images ``(n, 3, h, w)`` from 0 to 255."""
@@ -223,16 +229,48 @@ class Training(lightning.LightningModule):
         if batch_idx == 0:
             self._begin_epoch()
         self._set_rate(batch_idx)
-        picked, split = _picked(batch), self.data.train
-        seen = split.seen(picked, self._draws[picked.rows])
+        picked = _picked(batch)
+        draws = self._draws[picked.rows]
+        self._replayed = self._graph_of(picked.rows, draws)
+        made = self._step(picked, draws) if self._replayed is None else self._replayed(picked.rows, draws)
+        self._score(0, made.predictions, made.truth)
+        return made.loss
+
+    @property
+    def graphed(self) -> bool:
+        """Whether steps can be a CUDA graph: one process on a GPU, images held there, one part of a step, no scale."""
+        own, alone = self.settings, self.trainer.world_size == 1 and self.settings.accumulate == 1
+        plain = own.precision != "fp16" and not own.compile and self.data.train.held and self.data.train.uniform
+        return own.graph and alone and plain and self.device.type == "cuda"
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """The gradients, which a graph has computed already."""
+        if self._replayed is not None:
+            self._replayed.lend()
+        else:
+            super().backward(loss, *args, **kwargs)
+
+    def _graph_of(self, rows: Tensor, draws: Tensor) -> StepGraph | None:
+        """What makes the step of a batch in one piece; None for the first batches, and for those of another size."""
+        self._steps += 1
+        if not self.graphed or self._steps <= _FIRST_STEPS or len(rows) != self.settings.batch_size:
+            return None
+        if self._graph is None:
+            parameters = [each for each in self.network.parameters() if each.requires_grad]
+            self._graph = StepGraph(lambda *inputs: self._step(Picked(inputs[0]), inputs[1]), parameters, rows, draws)
+        return self._graph
+
+    def _step(self, picked: Picked, draws: Tensor) -> Step:
+        """The loss of a batch, and what is scored of it. Waits for no GPU."""
+        split = self.data.train
+        seen = split.seen(picked, draws)
         outputs, features = self(seen.images)
         with torch.autocast(outputs.device.type, enabled=False):
             outputs = outputs.float()
             loss: Tensor = self.method(features, seen.targets, seen.mask, predictions=outputs)
             if not self.method.replaces_task_loss:
                 loss = self.task_loss(outputs, seen) + loss
-        self._score(0, *split.scored(self.method.decode(outputs.detach()), seen))
-        return loss
+        return Step(loss, *split.scored(self.method.decode(outputs.detach()), seen))
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Adds a batch of validation (0) or test images (1) to the scores."""
@@ -497,14 +535,23 @@ def fit(
     return module.history
 
 
-@torch.no_grad()
 def scored(
     network: Network, method: Method, metric: Metric, split: Split, settings: Settings, *, device: str
 ) -> Scores:
     """Scores of a network on a split, on one device."""
+    metric = metric.clone().to(torch.device(device))
+    for predictions, seen in predicted(network, method, split, settings, device=device):
+        metric.update(*split.scored(predictions, seen))
+    return _numbers(metric.compute())
+
+
+@torch.no_grad()
+def predicted(
+    network: Network, method: Method, split: Split, settings: Settings, *, device: str
+) -> Iterator[tuple[Tensor, Seen]]:
+    """Predictions of a network for the images of a split, batch by batch, on one device."""
     assert isinstance(network, nn.Module)
     where = torch.device(device)
-    metric = metric.clone().to(where)
     dtype = _PRECISIONS[settings.precision][1]
     mixed_precision = where.type == "cuda" and dtype != torch.float32
     _lay_out(network.to(where).eval(), settings)
@@ -521,8 +568,7 @@ def scored(
             [] if split.held else [torch.stack(each).to(where) for each in zip(*map(split.read, numbers), strict=True)]
         )
         seen = split.seen(Picked(rows.to(where), numbers, raw), None)
-        metric.update(*split.scored(_predicted(outputs, method, seen.images, settings), seen))
-    return _numbers(metric.compute())
+        yield _predicted(outputs, method, seen.images, settings), seen
 
 
 class Checkpoint(NamedTuple):

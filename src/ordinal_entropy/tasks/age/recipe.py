@@ -69,6 +69,7 @@ class Age:
     precision: Literal["float32", "bf16", "fp16"] = "float32"  # on a GPU, mixed; a CPU has float32
     channels_last: bool = True  # in memory: faster on most devices
     compile: bool = False  # by torch.compile
+    graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there
     accumulate: int = 1  # parts of a step, one after the other: less memory, and a method sees a part at a time
     devices: int = 1  # of each machine
     nodes: int = 1  # machines

@@ -91,6 +91,7 @@ class Crowd:
     precision: Literal["float32", "bf16", "fp16"] = "float32"  # on a GPU, mixed; a CPU has float32
     channels_last: bool = True  # in memory: faster on most devices
     compile: bool = False  # by torch.compile
+    graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there
     accumulate: int = 1  # parts of a step, one after the other: less memory, and a method sees a part at a time
     devices: int = 1  # of each machine
     nodes: int = 1  # machines
@@ -280,6 +281,11 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)
 
 
+def truth(seen: "Seen") -> Tensor:
+    """Heads of cells ``(b, 1, h, w)``; NaN beyond the image."""
+    return seen.targets
+
+
 def _read(records: list[Record], root: Path, recipe: Crowd) -> tuple[list[_Image], list[Problem]]:
     """All images that can be used, on all cores, and what is wrong with the others."""
 
@@ -337,6 +343,7 @@ CROWD = OnImages(
     ("data", "generated", "validation", "skip_bad", "max_side", "memory", "kernel", "sigma", "border", "reduce"),
     prepare,
     shown={"root MSE": "rmse"},
+    truth=truth,
 )
 
 TASKS = {
@@ -351,5 +358,6 @@ TASKS = {
         SOURCE.check,
         details={"Test errors of counts": {"MAE": "mae", "root MSE": "rmse"}, **on_images.FEATURE_TABLES},
         paper_at="best_test",  # as the code of CSRNet has it
+        pictured=CROWD.pictured,
     )
 }

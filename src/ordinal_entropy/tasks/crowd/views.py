@@ -101,6 +101,11 @@ class Crowds(Split):
     repeats: int = 1  # rows for each image
     above: float = -torch.inf  # the mask has the cells with more heads than this
 
+    @property
+    def uniform(self) -> bool:  # type: ignore[override]
+        """Crops have one size, whole images have not."""
+        return self.crop > 0
+
     def __len__(self) -> int:
         return len(self.people) * self.repeats
 

@@ -78,6 +78,7 @@ class Depth:
     precision: Literal["float32", "bf16", "fp16"] = "float32"  # on a GPU, mixed; a CPU has float32
     channels_last: bool = True  # in memory: faster on most devices
     compile: bool = False  # by torch.compile
+    graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there
     accumulate: int = 1  # parts of a step, one after the other: less memory
     devices: int = 1  # of each machine
     nodes: int = 1  # machines
@@ -267,6 +268,12 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
 
 
+def truth(seen: "Seen") -> Tensor:
+    """Metres ``(b, 1, h, w)``; NaN where there is no depth."""
+    assert seen.mask is not None
+    return torch.where(seen.mask, seen.targets, torch.nan)
+
+
 _SHOWN = {"delta1": "delta1", "delta2": "delta2", "delta3": "delta3", "REL": "rel", "log10": "log10", "SILog": "silog"}
 DEPTH = OnImages(
     "depth",
@@ -275,6 +282,7 @@ DEPTH = OnImages(
     ("data", "generated", "skip_bad", "height", "width", "memory"),
     prepare,
     shown=_SHOWN,
+    truth=truth,
 )
 
 TASKS = {
@@ -292,5 +300,6 @@ TASKS = {
             "Further test scores": {"delta2": "delta2", "delta3": "delta3", "SILog": "silog"},
             **on_images.FEATURE_TABLES,
         },
+        pictured=DEPTH.pictured,
     )
 }
