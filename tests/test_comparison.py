@@ -194,9 +194,9 @@ def test_verdict_adjusts_for_the_number_of_methods():
 
 
 def test_holm_against_a_worked_example():
-    found = comparison._holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})  # Holm: 0.03, 0.06, 0.06, 0.02
+    found = comparison.holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})  # Holm: 0.03, 0.06, 0.06, 0.02
     assert found == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
-    found = comparison._holm({"a": 0.6, "b": NAN, "c": 0.01})
+    found = comparison.holm({"a": 0.6, "b": NAN, "c": 0.01})
     assert found == pytest.approx({"a": 1.0, "b": NAN, "c": 0.03}, nan_ok=True)
 
 

@@ -21,9 +21,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from ordinal_entropy import __version__, comparison, environment, kernels, methods, runs, studies, tasks
+from ordinal_entropy import (
+    __version__,
+    comparison,
+    diagnosis,
+    environment,
+    feature_files,
+    kernels,
+    methods,
+    report,
+    runs,
+    studies,
+    tasks,
+)
 from ordinal_entropy.recipes import described, explained, override, restored
-from ordinal_entropy.studies import grid, tables
+from ordinal_entropy.studies import examples, grid, tables
 
 app = typer.Typer(
     name="ordinal-entropy",
@@ -58,7 +70,6 @@ _JOBS_HELP = "Runs on images that train side by side on one device, each a proce
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
-_QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
 _SHOWN = 50  # problems of a dataset, unless all are asked for
 
 
@@ -272,7 +283,8 @@ def reproduce(
             summary = studies.run(study, place, settings or [], where, progress, preset, jobs)
         _print_study(study, summary, place, read_back=done)
         if preset == "quick" and not measured:
-            _console().print(_QUICK)
+            _console().print(studies.QUICK)
+        _draw_page(place)
 
 
 def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bool) -> None:
@@ -293,16 +305,16 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
     for note in study.notes:
         console.print(note)
     console.print(f"{'Read back from' if read_back else 'Written to'} {out / 'summary.json'}", soft_wrap=True)
-    if study.picture is not None:
-        picture = studies.picture_path(name, out)
+    pictures = studies.pictures(name, out)
+    for picture in pictures:
         if picture.exists():
             console.print(f"Drawn in {picture}", soft_wrap=True)
-        else:
-            console.print(
-                "The figure needs matplotlib: pip install 'ordinal-entropy[report]', then give the same command again "
-                "with the same --out; nothing is trained anew.",
-                markup=False,
-            )
+    if not all(picture.exists() for picture in pictures):
+        console.print(
+            f"Figures need {' and '.join(study.draws_with)}: pip install 'ordinal-entropy[report]', then give the same "
+            "command again with the same --out; nothing is trained anew.",
+            markup=False,
+        )
 
 
 def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> None:
@@ -391,15 +403,24 @@ def compare(
                 summary = grid.summary_of(
                     task, variants, recipe, numbers, out=place, device=where, progress=progress, jobs=jobs
                 )
-            runs.write_json(place / "summary.json", summary)
-            summary = runs.read_json(place / "summary.json")
+            given = [f"--set={each}" for each in settings or []]
+            chosen = ["--methods", ",".join(names), "--seeds", str(seeds), "--preset", preset]
+            summary = studies.write_summary(
+                place,
+                summary,
+                about=f"{tasks.load(task).about.capitalize()}: {', '.join(names)} over {seeds} seeds",
+                scale=_scale(summary),
+                notes=[studies.QUICK] if preset == "quick" else [],
+                command=["compare", task, *chosen, *given, "--device", where],
+            )
         console = _console()
         _print_scores(console, summary, _scale(summary))
         for sentence in comparison.verdict(summary):
             console.print(Text(sentence))
         if preset == "quick":
-            console.print(_QUICK)
+            console.print(studies.QUICK)
         console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
+        _draw_page(place)
 
 
 def _scale(summary: dict[str, Any]) -> float:
@@ -467,6 +488,7 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
         (scores,) = tasks.load(task).train([plan], device=device, folder=run.path, progress=progress, on_metrics=log)
     numbers = {
         "metric": tasks.load(task).metric,
+        "lower_is_better": tasks.load(task).lower_is_better,
         "last": scores.last,
         "best_validation": scores.best_validation,
         "best_test": scores.best_test,
@@ -488,6 +510,9 @@ def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train wrote.")],
     settings: SettingsOption = None,
     device: DeviceOption = "auto",
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw test images of depth or crowd, predicted.")
+    ] = None,
 ) -> None:
     """Scores of a run, computed anew from its last checkpoint; with --set data=OTHER on another dataset.
 
@@ -502,6 +527,8 @@ def evaluate(
         task = tasks.load(name)
         recipe = override(restored(task.presets["paper"], content), settings or [])
         plan = tasks.Plan(found.method, found.seed, recipe)
+        if picture is not None:
+            examples.draw_predictions(run, picture, settings=settings or [], device=_device(device))
         scores = task.evaluate(plan, device=_device(device), folder=run)
         total, unit = _length(recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
@@ -512,6 +539,139 @@ def evaluate(
         for part, score in scores.items():
             table.add_row(part, f"{score:.4g}")
         _print_titled(_console(), title, table)
+        if picture is not None:
+            _console().print(f"Drawn in {picture}", soft_wrap=True)
+
+
+@app.command()
+def diagnose(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An .npz, .safetensors or .npy file.")],
+    other: Annotated[Path | None, typer.Argument(metavar="OTHER", help="Another, held against the first.")] = None,
+    targets: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--targets",
+            metavar="FILE",
+            help="The .npy file of an .npy file's targets; once for both, or once for each.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="N", min=8, help="Rows that are drawn and measured.  [default: at most 4096]"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the rows drawn.")] = 0,
+    out: OutOption = None,
+) -> None:
+    """Are my features collapsed? Entropies, ordinality, rank and more, with intervals and what they mean.
+
+        ordinal-entropy diagnose features.npz
+
+    or, before and after a change,
+
+        ordinal-entropy diagnose before.npz after.npz
+
+    A file holds `features` (n, d), from any model, and `targets` (n,) or (n, t). It is read a part at a time and never
+    unpickled; rows with NaN are left out and counted. Writes diagnosis.json to --out.
+    """
+    with _one_sentence():
+        if seed < 0:
+            raise ValueError(f"expected --seed to be at least 0, got {seed}")
+        files = [file] if other is None else [file, other]
+        given: list[Path | None] = [*targets] if targets else [None]
+        if len(given) not in (1, len(files)):
+            raise ValueError(f"expected --targets once, or once for each of {len(files)} files, got {len(given)}")
+        found_in = zip(files, given * len(files), strict=False)
+        arrays = [diagnosis.checked(*feature_files.read(*both)) for both in found_in]
+        what = {"files": [os.path.abspath(path) for path in files], "targets": given, "rows": rows, "seed": seed}
+        place = out or _folder("-".join(["diagnose", *(path.stem for path in files)]), what)
+        _check_writable(place)
+        with _progress("steps", "measuring") as progress:
+            found: diagnosis.Diagnosis | diagnosis.Change
+            if other is None:
+                found = diagnosis.diagnose(*arrays[0], rows=rows, seed=seed, progress=progress)
+            else:
+                found = diagnosis.diagnose_change(*arrays, rows=rows, seed=seed, progress=progress)
+        names = [str(path) for path in files]
+        content = {"files": names, "targets": given, **found.to_dict(), "environment": environment.environment()}
+        runs.write_json(place / "diagnosis.json", content)
+        console = _console()
+        if isinstance(found, diagnosis.Diagnosis):
+            _print_diagnosis(console, names[0], found)
+        else:
+            _print_change(console, names, found)
+        console.print(f"Written to {place / 'diagnosis.json'}", soft_wrap=True)
+        _draw_page(place)
+
+
+def _print_alarms(console: Console, name: str, found: diagnosis.Diagnosis) -> None:
+    for alarm in found.alarms:
+        console.print(Text.assemble((f"Alarm, {name}: ", "bold red"), alarm))
+    if not found.alarms:
+        console.print(Text(f"{name}: no sign of collapse."))
+
+
+def _print_diagnosis(console: Console, name: str, found: diagnosis.Diagnosis) -> None:
+    _print_alarms(console, name, found)
+    table = _table("", "value", "95% interval", "what it means")
+    for measure in found.measures:
+        table.add_row(*map(Text, (measure.title, measure.shown, measure.interval, measure.meaning)))
+    console.print(table)
+    for text in (str(found.counts), *found.notes):
+        console.print(Text(text))
+
+
+def _print_change(console: Console, names: Sequence[str], found: diagnosis.Change) -> None:
+    sides = list(zip(names, (found.before, found.after), strict=True))
+    for name, side in sides:
+        _print_alarms(console, name, side)
+    table = _table("", "before", "after", "difference", "95% interval", "what it means")
+    for change, old, new in zip(found.differences, found.before.measures, found.after.measures, strict=True):
+        table.add_row(*map(Text, (change.title, old.shown, new.shown, change.shown, change.interval, change.meaning)))
+    console.print(table)
+    for name, side in sides:
+        for text in (str(side.counts), *side.notes):
+            console.print(Text(f"{name}: {text}"))
+    for text in found.notes:
+        console.print(Text(text))
+
+
+@app.command("report")
+def report_(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Of a study, a run, a diagnosis, or of several.")],
+) -> None:
+    """One HTML page of any folder of runs: the verdict, tables, figures to explore; opens from disk.
+
+        ordinal-entropy report runs/table1-linear
+
+    Writes report.html into the folder. What is half-written, unreadable or of another version is left out and named.
+    """
+    with _one_sentence():
+        with _progress("layouts", "drawing") as progress:
+            left_out = report.write(folder, progress)
+        console = _console()
+        for what, why in left_out[:_SHOWN]:
+            console.print(Text(f"{what}: {why}"))
+        if len(left_out) > _SHOWN:
+            console.print(f"{len(left_out) - _SHOWN} more are named on the page.")
+        console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True, markup=False)
+
+
+def _draw_page(folder: Path) -> None:
+    """The page of what was just printed; where that fails, a sentence: the result is there all the same."""
+    if not _first():
+        return
+    console = _console()
+    if report.missing() is not None:
+        again = f"The page needs {report.missing()}, then ordinal-entropy report {folder}"
+        console.print(again, markup=False, soft_wrap=True)
+        return
+    try:
+        with _progress("layouts", "drawing") as progress:
+            report.write(folder, progress)
+    except Exception as error:
+        _say(f"The page could not be drawn: {error}. ordinal-entropy report {folder} tries again.")
+    else:
+        console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True, markup=False)
 
 
 @app.command()

@@ -91,6 +91,22 @@ def spread(values: Sequence[float], baseline: Sequence[float]) -> Spread:
     return Spread(ratio, float(2 * _student()[0](n - 2, -t)), n)
 
 
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's adjustment: the smallest times m, the next times m - 1, ..., never falling; NaN counts as a test.
+
+    Example:
+        >>> holm({"ld": 0.01, "oe": 0.03})
+        {'ld': 0.02, 'oe': 0.03}
+    """
+    adjusted, largest = dict(p_values), 0.0
+    for rank, name in enumerate(
+        sorted((k for k, p in p_values.items() if not math.isnan(p)), key=p_values.__getitem__)
+    ):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = largest
+    return adjusted
+
+
 def summary(
     *,
     task: str,
@@ -180,7 +196,7 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     baseline = next(name for name in methods if name not in pairs)
     if not pairs:
         return [f"Nothing to compare {baseline} with: no other method was run."]
-    adjusted = _holm({name: _number(pair["p_value"]) for name, pair in pairs.items()})
+    adjusted = holm({name: _number(pair["p_value"]) for name, pair in pairs.items()})
     base = [_number(value) for value in methods[baseline]["values"]]
     sentences = []
     for name, pair in pairs.items():
@@ -386,17 +402,6 @@ def _paired_if_possible(x: list[float], y: list[float]) -> Paired:
 
 def _spread_if_possible(x: list[float], y: list[float]) -> Spread:
     return spread(x, y) if len(x) >= 3 else Spread(math.nan, math.nan, len(x))
-
-
-def _holm(p_values: dict[str, float]) -> dict[str, float]:
-    """Holm's adjustment: the smallest times m, the next times m - 1, ..., never falling; NaN counts as a test."""
-    adjusted, largest = dict(p_values), 0.0
-    for rank, name in enumerate(
-        sorted((k for k, p in p_values.items() if not math.isnan(p)), key=p_values.__getitem__)
-    ):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
-        adjusted[name] = largest
-    return adjusted
 
 
 def _p_value(p: float) -> str:

@@ -33,3 +33,4 @@ def test_increases_are_percents_of_the_baseline():
 def test_it_is_drawn_with_gaps(tmp_path, paper):
     draw({**SUMMARY, "paper": paper}, tmp_path / "there" / "cost.png", title="Costs")
     assert (tmp_path / "there" / "cost.png").read_bytes().startswith(b"\x89PNG")
+    assert ">time, % over the baseline's</text>" in (tmp_path / "there" / "cost.svg").read_text()

@@ -26,5 +26,6 @@ def test_a_course_is_over_the_runs_that_have_numbers():
 def test_a_picture_is_written(tmp_path):
     draw(CURVES, tmp_path / "new" / "curves.png", variants={"ld": "L_d", "lost": "lost"}, title="Training")
     assert (tmp_path / "new" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert ">test MSE</text>" in (tmp_path / "new" / "curves.svg").read_text()
     with pytest.raises(ValueError, match="expected up to 4 variants, got 5"):
         draw(CURVES, tmp_path / "curves.png", variants=dict.fromkeys("abcde", ""), title="Training")

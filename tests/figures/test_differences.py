@@ -25,6 +25,7 @@ def axes(monkeypatch, tmp_path):
         monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (kept.append(self), real(self, *a, **k)))
         draw(content, tmp_path / "new" / "figure.png", title="Ages")
         assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
+        assert "left is better</text>" in (tmp_path / "new" / "figure.svg").read_text()
         return kept[0].axes[0]
 
     return drawn

@@ -33,6 +33,7 @@ def test_a_picture_is_written(means, tmp_path):
     path = tmp_path / "new" / "figure.png"
     sweep(summary(means), path, key="samples", label="M", title="Error", series="rescale", scale=1e-3)
     assert path.read_bytes().startswith(b"\x89PNG")
+    assert ">M</text>" in path.with_suffix(".svg").read_text()
 
 
 def drawn(monkeypatch, tmp_path, content):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ordinal_entropy.figures.saving import save
 from ordinal_entropy.figures.sweep import LOOKS
 
 
@@ -44,7 +45,7 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
 
     Args:
         summary: content of a summary.json.
-        path: of the picture; its ending chooses the format.
+        path: of the PNG; an SVG is written beside it.
         title: above.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -81,8 +82,7 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _over(value: float | None, base: float | None) -> float | None:

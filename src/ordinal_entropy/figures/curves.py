@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from ordinal_entropy.figures.saving import save
 from ordinal_entropy.figures.sweep import LOOKS, tick
 
 
@@ -38,7 +39,7 @@ def draw(
 
     Args:
         curves: content of a study's curves.json.
-        path: of the picture; its ending chooses the format.
+        path: of the PNG; an SVG is written beside it.
         variants: up to four names, each with what the legend calls it; those that are not there are left out.
         title: above.
         metric: name of the score.
@@ -80,5 +81,4 @@ def draw(
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)

@@ -5,10 +5,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from ordinal_entropy.figures.saving import save
 from ordinal_entropy.figures.sweep import LOOKS as FIRST_LOOKS
 
 LOOKS = (*FIRST_LOOKS, ("#E69F00", "v", (0, (7, 2))), ("#56B4E9", "P", (0, (3, 1, 1, 1, 1, 1))), ("#000000", "X", "-"))
-LABELS = {"E1": "E1: meanNN entropy (nats)", "E2": "E2: the same, normalised (nats)", "E3": "E3: diversity (m)"}
+LABELS = {"E1": "E1: meanNN entropy (nats)", "E2": "E2: the same, normalised (nats)", "E3": "E3: diversity"}
 
 
 class Panel(NamedTuple):
@@ -51,15 +52,19 @@ def draw(
     rows: Sequence[Sequence[Panel]],
     variants: Mapping[str, str],
     title: str,
+    unit: str = "m",
+    time: str = "epoch",
 ) -> None:
     """Draws panels in rows and columns, with one legend below.
 
     Args:
         content: of a study's entropies.json.
-        path: of the picture; its ending chooses the format.
-        rows: panels, as many in each row.
+        path: of the PNG; an SVG is written beside it.
+        rows: panels, as many in each row; neighbours of one estimator and the same variants have one scale.
         variants: up to seven names, each with what the legend calls it; a variant looks the same in all panels.
         title: above.
+        unit: of the targets, and so of E3; "" if they have none.
+        time: what the entropies are drawn against.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -74,8 +79,12 @@ def draw(
     FigureCanvasAgg(figure)
     every = max(1, len(content["epochs"]) // 8)
     lines = {}
+    axes: Any = None
     for place, panel in enumerate(each for row in rows for each in row):
-        axes = figure.add_subplot(down, across, place + 1)
+        row, column = divmod(place, across)
+        before = rows[row][column - 1] if column else None
+        alike = before is not None and (before.estimator, before.variants) == (panel.estimator, panel.variants)
+        axes = figure.add_subplot(down, across, place + 1, sharey=axes if alike else None)
         for variant in panel.variants:
             found = band(content, variant, panel.part, panel.estimator)
             if found is None:
@@ -98,10 +107,11 @@ def draw(
         axes.set_axisbelow(True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        if place % across == 0 or panel.estimator != rows[place // across][place % across - 1].estimator:
-            axes.set_ylabel(LABELS[panel.estimator])
-        if place // across == down - 1:
-            axes.set_xlabel("epoch")
+        if before is None or before.estimator != panel.estimator:
+            of_targets = f" ({unit})" if unit and panel.estimator == "E3" else ""
+            axes.set_ylabel(LABELS[panel.estimator] + of_targets)
+        if row == down - 1:
+            axes.set_xlabel(time)
     runs = len({run["seed"] for run in content["runs"]})
     spread = f"mean and range of {runs} runs" if runs > 1 else "one run"
     figure.suptitle(f"{title}: {spread}", fontsize=11, x=0.01, ha="left")
@@ -117,5 +127,4 @@ def draw(
         fontsize=9,
         handlelength=3.5,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)

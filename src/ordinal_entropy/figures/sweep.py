@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ordinal_entropy.figures.saving import save
+
 # Wong's palette, in order; every series has a marker and a dash of its own as well.
 LOOKS = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))
 _LOG_FROM = 20.0  # largest over smallest score from which the scores' axis is logarithmic
@@ -53,7 +55,7 @@ def sweep(
 
     Args:
         summary: content of a study's summary.json.
-        path: of the picture; its ending chooses the format.
+        path: of the PNG; an SVG is written beside it.
         key: on the horizontal axis, logarithmic.
         label: of that axis.
         title: above.
@@ -107,8 +109,7 @@ def sweep(
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _draw_paper(axes: Any, summary: Mapping[str, Any], key: str, scale: float) -> None:

@@ -1,5 +1,6 @@
 """The tables and figures of the paper, each as one command: ``ordinal-entropy reproduce STUDY``."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from importlib.util import find_spec
@@ -10,8 +11,10 @@ from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import described, lookup, override, pairs, unknown
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.tasks import Progress
+
+QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
 
 _STUDIES: dict[str, Study] = {
     **table1.STUDIES,
@@ -125,7 +128,7 @@ def run(
         jobs: processes that train runs side by side, where the task does not train them as one stack.
 
     Returns:
-        The content of summary.json. A figure is drawn beside it where matplotlib is installed.
+        The content of summary.json. Figures are drawn beside it where what they need is installed.
     """
     study = get(name)
     keys, recipes = _settled(name, settings, preset)
@@ -154,16 +157,56 @@ def run(
             found |= {"paper_details": published} if published else {}
             if study.further is not None:
                 found |= study.further(variants, plans_of(variants, recipes, seeds), out, device)
-        runs.write_json(out / "summary.json", {"study": name, **found})
-        summary = runs.read_json(out / "summary.json")  # as whoever reads it later has it
-    if study.picture is not None and find_spec("matplotlib") is not None and not picture_path(name, out).exists():
-        study.picture(summary, picture_path(name, out))
+        given = [f"--set={each}" for each in settings]
+        summary = write_summary(
+            out,
+            {"study": name, **found},
+            about=study.about,
+            scale=study.scale,
+            notes=(*study.notes, *([QUICK] if preset == "quick" and study.measured is None else [])),
+            command=["reproduce", name, "--preset", preset, *given, "--device", device],
+        )
+    if all(find_spec(needed) is not None for needed in study.draws_with):
+        for path, draw in pictures(name, out).items():
+            if not path.exists():
+                draw(summary, path)
     return summary
 
 
-def picture_path(name: str, out: Path) -> Path:
-    """Where the figure of a study lies."""
-    return out / f"{name}.png"
+def write_summary(
+    out: Path, found: dict[str, Any], *, about: str, scale: float, notes: Sequence[str] = (), command: Sequence[str]
+) -> dict[str, Any]:
+    """Writes ``out/summary.json``: what was found, and what a page says of it.
+
+    Args:
+        out: the folder.
+        found: the numbers.
+        about: what they are, in one line.
+        scale: scores are shown in multiples of it.
+        notes: sentences below the tables.
+        command: its arguments, which do it again.
+
+    Returns:
+        The content, as whoever reads it later has it.
+    """
+    task = tasks.load(found["task"])
+    shown = {"about": about, "scale": scale, "paper_at": task.paper_at, "details": task.details, "notes": notes}
+    again = shlex.join(["ordinal-entropy", *command])
+    runs.write_json(out / "summary.json", {**found, "shown": shown, "command": again})
+    content: dict[str, Any] = runs.read_json(out / "summary.json")
+    return content
+
+
+def pictures(name: str, out: Path) -> dict[Path, Picture]:
+    """Where the figures of a study lie in its folder, each with what draws it.
+
+    Example:
+        >>> [path.name for path in pictures("fig3", Path("runs/fig3"))]
+        ['fig3.png', 'fig3-sphere.png', 'fig3-ordinality.png']
+    """
+    study = get(name)
+    drawn = {} if study.picture is None else {out / f"{name}.png": study.picture}
+    return drawn | {out / f"{name}-{what}.png": draw for what, draw in study.further_pictures.items()}
 
 
 def finished(out: Path, what: dict[str, Any]) -> dict[str, Any] | None:

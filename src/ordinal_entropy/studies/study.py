@@ -11,6 +11,7 @@ from ordinal_entropy.tasks import Plan
 if TYPE_CHECKING:
     from rich.table import Table
 
+Picture = Callable[[dict[str, Any], Path], None]  # from a summary to a PNG, with an SVG beside it
 Details = Mapping[str, Mapping[str, float]]  # by names of variants, then of scores
 
 
@@ -39,4 +40,6 @@ class Study(NamedTuple):
     )
     scale: float = 1.0  # scores are printed in multiples of it
     notes: tuple[str, ...] = ()  # printed below the tables
-    picture: Callable[[dict[str, Any], Path], None] | None = None  # from a summary to a PNG
+    picture: Picture | None = None  # named like the study
+    further_pictures: Mapping[str, Picture] = {}  # by what is added to that name
+    draws_with: tuple[str, ...] = ("matplotlib",)  # packages without which they are drawn later

@@ -125,7 +125,8 @@ def test_train_evaluate_and_go_on(rendered, tmp_path):
     assert "epoch 2 of 2" in plain and plain != evaluated
 
     generated.make(tmp_path / "other", seed=1, count=40, size=(60, 80))
-    other = call("evaluate", "mine", "--device=cpu", f"--set=data={tmp_path / 'other'}").stdout
+    other = call("evaluate", "mine", "--device=cpu", f"--set=data={tmp_path / 'other'}", "--picture=seen.png").stdout
+    assert "Drawn in seen.png" in other and all((tmp_path / f"seen.{kind}").exists() for kind in ("png", "svg"))
     assert "epoch 2 of 2" in other and other != evaluated
 
 

@@ -1,0 +1,179 @@
+"""Tables of a page: headings and cells as text, which the template escapes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ordinal_entropy import comparison
+from ordinal_entropy.report.text import NONE, mean_and_std, metric_name, number, probability, published, times
+from ordinal_entropy.report.verdict import parts, unit
+
+POINTS = {"last": "last step", "best_validation": "best on validation", "best_test": "best on test"}
+
+
+class Row(NamedTuple):
+    """A name and its cells."""
+
+    name: str
+    cells: Sequence[str]
+    paper: bool = False  # numbers of the paper's alone
+    dots: Sequence[tuple[float, float, float]] = ()  # low, value, high of each file, in percent of a line; drawn
+    zero: float = 0.0  # where the zero is on that line
+
+
+class Table(NamedTuple):
+    """What is above and below the cells, and these."""
+
+    title: str
+    headings: Sequence[str]  # of the cells
+    rows: Sequence[Row]
+    note: str = ""
+    prose: bool = False  # the last column is a sentence
+
+
+def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Table:
+    """Mean and standard deviation over the runs at three steps, beside the paper's; then rows that are its alone.
+
+    Args:
+        summary: of a comparison.
+        scale: numbers are multiples of it.
+        paper_at: which of the three steps the paper has; None where that is not known.
+    """
+    methods, paper = summary["methods"], summary.get("paper") or {}
+    at = [point for point in POINTS if all(point in own.get("at", {}) for own in methods.values())]
+    headings = [POINTS[point] + (", as the paper" if point == paper_at and paper else "") for point in at] or ["mean"]
+    rows = [
+        Row(
+            name,
+            [mean_and_std(own["at"][point], scale) for point in at]
+            or [mean_and_std(own["values"], scale)],
+        )
+        for name, own in methods.items()
+    ]  # fmt: skip
+    if paper:
+        headings.append("paper")
+        rows = [Row(row.name, [*row.cells, _published(paper.get(row.name), scale)]) for row in rows]
+        alone = [name for name in paper if name not in methods]
+        blank = [NONE] * (len(headings) - 1)
+        rows += [Row(name, [*blank, _published(paper[name], scale)], paper=True) for name in alone]
+    n = max(len(own["values"]) for own in methods.values())
+    better = "lower" if summary["lower_is_better"] else "higher"
+    spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
+    title = f"Test {metric_name(summary['metric'])}{times(scale)}"
+    return Table(title, headings, rows, f"{spread}; {better} is better".capitalize() + ".")
+
+
+def differences(summary: Mapping[str, Any], scale: float) -> Table | None:
+    """Each method against what it is held to, seed by seed; None where there is only one."""
+    if not summary["paired"]:
+        return None
+    spreads, held_to = summary.get("spread") or {}, summary.get("held_to") or {}
+    several = len(summary["paired"]) > 1
+    rows = []
+    for part in parts(summary):
+        adjusted = comparison.holm({name: _nan(pair["p_value"]) for name, pair in part["paired"].items()})
+        for name, pair in part["paired"].items():
+            low, high = (number(pair[end], scale, sign=True) for end in ("ci_low", "ci_high"))
+            cells = [number(pair["difference"], scale, sign=True), f"{low} to {high}", probability(pair["p_value"])]
+            cells += [probability(adjusted[name])] if several else []
+            if spreads:
+                own = spreads.get(name, {})
+                cells += [number(own.get("ratio")), probability(own.get("p_value"))]
+            rows.append(Row(name, cells))
+    headings = ["difference", "95% interval", "p", *(["p, after Holm"] if several else [])]
+    headings += ["std over the baseline's", "p of that"] if spreads else []
+    base = "what each is held to" if held_to else next(n for n in summary["methods"] if n not in summary["paired"])
+    at = ", best on validation" if unit(summary) == "seed" else ""
+    note = f"Method minus baseline{at}; Student's t on the differences within each {unit(summary)}."
+    return Table(f"Against {base}: {metric_name(summary['metric'])}{times(scale)}", headings, rows, note)
+
+
+def details(summary: Mapping[str, Any], shown: Mapping[str, Mapping[str, str]]) -> list[Table]:
+    """Further scores, best on validation, the paper's in rows below.
+
+    Args:
+        summary: with "details" and, where the paper has any of them, "paper_details".
+        shown: title -> heading -> name of a score; all in one table where nothing is said.
+    """
+    own, paper = summary.get("details") or {}, summary.get("paper_details") or {}
+    if not own:
+        return []
+    have = {name: None for points in own.values() for name in points["best_validation"]}
+    wanted = shown or {"Further scores": {name: name for name in have}}
+    found = []
+    for title, names in wanted.items():
+        known = {heading: name for heading, name in names.items() if name in have}
+        if not known:
+            continue
+        rows = []
+        for variant in dict.fromkeys([*own, *paper]):
+            if variant in own:
+                scores = own[variant]["best_validation"]
+                rows.append(Row(variant, [mean_and_std(scores.get(name, [])) for name in known.values()]))
+            theirs = paper.get(variant, {})
+            if any(name in theirs for name in known.values()):
+                cells = [published(theirs.get(name)) for name in known.values()]
+                rows.append(Row("paper" if variant in own else f"{variant}, paper", cells, paper=True))
+        found.append(Table(title, list(known), rows, "Best on validation, mean ± standard deviation over the runs."))
+    return found
+
+
+def costs(summary: Mapping[str, Any]) -> Table:
+    """Seconds and megabytes, beside the paper's."""
+    methods, paper, memory = summary["methods"], summary.get("paper") or {}, summary["memory_mb"]
+    base, theirs = methods[summary["baseline"]]["mean"], paper.get(summary["baseline"], {}).get("seconds")
+    rows = []
+    for name, own in methods.items():
+        cited = paper.get(name, {})
+        seconds = cited.get("seconds")
+        cells = [mean_and_std(own["values"]), number(own["mean"] / base if base else None), number(memory.get(name))]
+        cells += [number(seconds), number(seconds / theirs if seconds and theirs else None)]
+        rows.append(Row(name, [*cells, number(cited.get("megabytes"))]))
+    headings = ["seconds", "over the baseline's", "MB", "paper: seconds", "over the baseline's", "MB"]
+    return Table(summary["metric"].capitalize(), headings, rows, f"MB: {summary.get('memory_is', 'as measured')}.")
+
+
+def claims(summary: Mapping[str, Any]) -> Table | None:
+    """What the paper says of the entropies, and whether it held; None where nothing was looked at."""
+    found = summary.get("claims") or []
+    estimators = list(dict.fromkeys(claim["estimator"] for claim in found))
+    by: dict[tuple[str, str], dict[str, str]] = {}
+    for claim in found:
+        by.setdefault((claim["claim"], claim["part"]), {})[claim["estimator"]] = _held(claim)
+    rows = [
+        Row(f"{text} ({'test' if part == 'test' else 'training'} images)", [own.get(each, NONE) for each in estimators])
+        for (text, part), own in by.items()
+    ]
+    note = "Of the mean over the runs; in brackets, in how many of the seeds."
+    return Table("What the paper says of the entropies", estimators, rows, note) if rows else None
+
+
+def pairs(title: str, content: Mapping[str, Any]) -> Table:
+    """Keys and values."""
+    return Table(title, ["value"], [Row(str(key), [_plain(value)]) for key, value in content.items()])
+
+
+def _held(claim: Mapping[str, Any]) -> str:
+    if claim["held"] is None:
+        return "no number"
+    since = f" from epoch {claim['since']}" if claim.get("since") else ""
+    seeds = f" ({claim['seeds']} of {claim['of']})" if claim["of"] > 1 else ""
+    return f"{'held' if claim['held'] else 'not held'}{since}{seeds}"
+
+
+def _published(score: Mapping[str, Any] | None, scale: float) -> str:
+    if score is None or score.get("mean") is None:
+        return NONE
+    spread = f" ± {published(score['std'], scale)}" if score.get("std") is not None else ""
+    return f"{published(score['mean'], scale)}{spread}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_plain(each) for each in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None or value == "" else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _nan(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -1,0 +1,132 @@
+"""What a comparison found, in words: the short form, the rest by ``comparison.verdict``."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from ordinal_entropy import comparison
+from ordinal_entropy.report.text import count, metric_name, number, p_equals, times
+
+_LEVEL = 0.05
+
+
+class Finding(NamedTuple):
+    """Of one method against what it is held to."""
+
+    method: str
+    outcome: Literal["better", "worse", "no difference", "unknown"]
+    sentence: str
+
+
+class Verdict(NamedTuple):
+    """Of a whole comparison."""
+
+    headline: str
+    findings: list[Finding]  # better, worse, then the others; each in the order of the summary
+    in_full: list[str]
+
+
+def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
+    """One headline, a short sentence a method, and the long ones.
+
+    A method is called better or worse where p < 0.05, with several methods after Holm's adjustment for their number.
+
+    Example:
+        >>> methods = {"baseline": {"values": [9.5, 9.7, 9.6]}, "oe": {"values": [9.2, 9.3, 9.3]}}
+        >>> pair = {"difference": -0.33, "ci_low": -0.48, "ci_high": -0.19, "p_value": 0.01, "n": 3}
+        >>> found = verdict({"metric": "mae", "lower_is_better": True, "methods": methods, "paired": {"oe": pair}})
+        >>> found.headline
+        'oe lowers MAE by 0.33 (0.19 to 0.48), n = 3 paired seeds; p = 0.010.'
+    """
+    findings: list[Finding] = []
+    in_full: list[str] = []
+    for part in parts(summary):
+        base = next(name for name in part["methods"] if name not in part["paired"])
+        if part["paired"] and unit(summary) == "seed":  # whose words are of seeds
+            in_full += comparison.verdict(part)
+        adjusted = comparison.holm({name: _nan(pair["p_value"]) for name, pair in part["paired"].items()})
+        findings += [_finding(part, name, base, adjusted[name], scale) for name in part["paired"]]
+    order = ("better", "worse", "no difference", "unknown")
+    findings.sort(key=lambda finding: order.index(finding.outcome))
+    return Verdict(_headline(summary, findings), findings, in_full)
+
+
+def unit(summary: Mapping[str, Any]) -> str:
+    """What is paired: runs of a seed, or measurements of a round.
+
+    Example:
+        >>> unit({}), unit({"memory_mb": {}})
+        ('seed', 'round')
+    """
+    return "round" if "memory_mb" in summary else "seed"
+
+
+def parts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The summary cut into one for each method that others are held to.
+
+    Example:
+        >>> summary = {
+        ...     "methods": {"a": {}, "b": {}, "a deep": {}, "b deep": {}},
+        ...     "paired": {"b": {}, "b deep": {}},
+        ...     "held_to": {"b": "a", "b deep": "a deep"},
+        ... }
+        >>> [list(part["methods"]) for part in parts(summary)]
+        [['a', 'b'], ['a deep', 'b deep']]
+    """
+    pairs, held_to = summary["paired"], summary.get("held_to", {})
+    bases = [name for name in summary["methods"] if name not in pairs]
+    found = []
+    for base in bases:
+        own = [name for name in pairs if held_to.get(name, bases[0]) == base]
+        methods = {name: summary["methods"][name] for name in (base, *own)}
+        found.append({**summary, "methods": methods, "paired": {name: pairs[name] for name in own}})
+    return found
+
+
+def _finding(summary: Mapping[str, Any], name: str, base: str, p: float, scale: float) -> Finding:
+    pair, several = summary["paired"][name], len(summary["paired"]) > 1
+    metric, n = metric_name(summary["metric"]), int(pair["n"])
+    if math.isnan(p):
+        return Finding(
+            name,
+            "unknown",
+            f"{name} against {base}: {count(n, f'paired {unit(summary)}')} cannot show a difference, it takes 2.",
+        )
+    difference, low, high = pair["difference"], pair["ci_low"], pair["ci_high"]
+    chance = p_equals(pair["p_value"]) + (f", {p_equals(p)} after Holm's adjustment" if several else "")
+    if p >= _LEVEL or difference == 0:
+        sizes = f"{number(difference, scale, sign=True)} ({number(low, scale)} to {number(high, scale)}){times(scale)}"
+        shown = f"no difference from {base} that {n} paired {unit(summary)}s could show"
+        return Finding(name, "no difference", f"{name}: {shown}: {metric} {sizes}; {chance}.")
+    ends = (low, high) if difference > 0 else (-high, -low)
+    sizes = f"{number(abs(difference), scale)} ({number(ends[0], scale)} to {number(ends[1], scale)}){times(scale)}"
+    verb = "lowers" if difference < 0 else "raises"
+    outcome: Literal["better", "worse"] = "better" if (difference < 0) == summary["lower_is_better"] else "worse"
+    sentence = f"{name} {verb} {metric} by {sizes}, n = {n} paired {unit(summary)}s; {chance}."
+    return Finding(name, outcome, sentence)
+
+
+def _headline(summary: Mapping[str, Any], findings: list[Finding]) -> str:
+    bases = [name for name in summary["methods"] if name not in summary["paired"]]
+    if not findings:
+        return f"Nothing to compare {bases[0]} with: no other method was run."
+    if len(findings) == 1:
+        return findings[0].sentence
+    by = {outcome: sum(finding.outcome == outcome for finding in findings) for outcome in ("better", "worse")}
+    base = "their baseline" if len(bases) > 1 else bases[0]
+    if all(finding.outcome == "unknown" for finding in findings):
+        return f"{len(findings)} methods against {base}, too few {unit(summary)}s to show a difference: it takes 2."
+    metric, n = metric_name(summary["metric"]), min(int(pair["n"]) for pair in summary["paired"].values())
+    rest = len(findings) - sum(by.values())
+    if rest == len(findings):
+        return f"None of {rest} methods differs from {base} by {metric} as {n} paired {unit(summary)}s could show."
+    said = " and ".join(
+        f"{found or 'none'} {'are' if found > 1 else 'is'} {what}{f' than {base}' if what == 'better' else ''}"
+        for what, found in by.items()
+    )
+    shown = f"; for the other {rest}, {n} paired {unit(summary)}s show no difference" if rest else ""
+    return f"Of {len(findings)} methods, {said} by {metric}{shown}."
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
