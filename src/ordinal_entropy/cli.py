@@ -511,7 +511,7 @@ def evaluate(
     settings: SettingsOption = None,
     device: DeviceOption = "auto",
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw test images of depth or crowd, predicted.")
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw test images of depth or crowds.")
     ] = None,
 ) -> None:
     """Scores of a run, computed anew from its last checkpoint; with --set data=OTHER on another dataset.

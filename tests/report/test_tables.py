@@ -56,8 +56,8 @@ def test_claims_are_held_or_not():
     ]
     table = tables.claims({"claims": claims})
     assert cells(table) == {
-        "falls (test images)": ["held from epoch 13 (2 of 3)", "no number"],
-        "falls (training images)": ["not held", "–"],
+        "falls (test)": ["held from epoch 13 (2 of 3)", "no number"],
+        "falls (training)": ["not held", "–"],
     }
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from commands import call
 from ordinal_entropy import runs, studies
 from ordinal_entropy.recipes import described
-from ordinal_entropy.studies import entropy
+from ordinal_entropy.studies import claims, kept_features
 from ordinal_entropy.tasks import Outcome
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
@@ -25,6 +25,12 @@ ROWS = {
     "fig3": ["baseline", "ld-unweighted", "ld", "oe"],
     "fig4c": ["baseline", "classification bins=256", "ld", "oe"],
     "figA": ["baseline", *CLASSIFIED, "ld", "oe"],
+}
+PICTURES = {
+    "fig1": ["fig1", "fig1-tsne", "fig1-ordinality"],
+    "fig3": ["fig3", "fig3-sphere", "fig3-ordinality"],
+    "fig4c": ["fig4c", "fig4c-ordinality"],
+    "figA": ["figA", "figA-ordinality"],
 }
 # Spread of the kept features after each epoch, by method: as the paper has it.
 SPREAD = {
@@ -59,18 +65,22 @@ def trained(monkeypatch):
                     cloud = torch.randn(30, 4, generator=generator) * spread[plan.method][epoch - 1]
                     content = {"features": cloud * (1 + plan.seed / 100), "targets": torch.rand(30, 1)}
                     save_file(content, features.kept_file(run.path, part, epoch))
+                content |= {"predictions": torch.full((30, 1), float(epoch)), "places": torch.zeros(30, 2)}
+                save_file(content, features.kept_file(run.path, "image", epoch))
             history = [{part: {"rms": score} for part in ("train", "validation", "test")} for score in (3.0, 1.0, None)]
             run.finish({"history": history, "features": {}})
         outcome = Outcome([1, 2, 3], [1.0] * 3, [1.0] * 3, [1.0] * 3, 1.0, 1.0, 1.0)
         return [outcome] * len(plans)
 
     monkeypatch.setitem(depth.TASKS, "depth", depth.TASKS["depth"]._replace(train=train, check=lambda recipe: None))
-    train.asked, train.spread = asked, spread
+    monkeypatch.setattr(studies, "find_spec", lambda name: name if train.draws else None)
+    train.asked, train.spread, train.draws = asked, spread, False
     return train
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_and_runs(name, trained, tmp_path):
+    trained.draws = True
     summary = studies.run(name, tmp_path, ["data=somewhere", "seeds=2", f"epochs={EPOCHS}"])
     assert list(summary["methods"]) == list(summary["entropies"]) == list(summary["features"]) == ROWS[name]
     assert [plan.seed for plan in trained.asked] == [0, 1] * len(ROWS[name])
@@ -80,7 +90,9 @@ def test_rows_and_runs(name, trained, tmp_path):
         int(row.split("=")[1]) for row in ROWS[name] for _ in range(2) if row.startswith("classification")
     ]
     assert studies.get(name).keys.seeds == 3
-    assert (tmp_path / f"{name}.png").exists() == (name != "fig3")  # which is a drawing of the kept features
+    for picture in PICTURES[name]:
+        assert (tmp_path / f"{picture}.png").exists() and (tmp_path / f"{picture}.svg").exists()
+    assert len(list(tmp_path.glob("*.png"))) == len(PICTURES[name])
 
 
 def test_entropies_are_of_the_kept_files(trained, tmp_path):
@@ -145,15 +157,13 @@ def test_a_run_without_a_number_is_left_out(trained, tmp_path):
     summary = studies.run("fig4c", tmp_path / "a", ["seeds=2", f"epochs={EPOCHS}"])
     content = json.loads((tmp_path / "a" / "entropies.json").read_text())
     content["runs"][0]["test"]["E1"][1] = None  # baseline, seed 0
-    claims = {(c["part"], c["estimator"], c["claim"]): c for c in entropy._judged(content)}
-    assert claims["test", "E1", "baseline falls"] == {
+    found = {(c["part"], c["estimator"], c["claim"]): c for c in claims.judged(content)}
+    assert found["test", "E1", "baseline falls"] == {
         **{"part": "test", "claim": "baseline falls", "estimator": "E1", "held": True, "since": None},
         **{"seeds": 1, "of": 2},
     }
     content["runs"][1]["test"]["E1"][1] = None
-    held = [
-        claim["held"] for claim in entropy._judged(content) if (claim["part"], claim["estimator"]) == ("test", "E1")
-    ]
+    held = [claim["held"] for claim in claims.judged(content) if (claim["part"], claim["estimator"]) == ("test", "E1")]
     assert held == [None, None, None, None]  # each looks at the baseline
     assert all(claim["held"] is not None for claim in summary["claims"])
 
@@ -167,10 +177,61 @@ def test_what_is_measured_is_not_measured_again(trained, tmp_path, monkeypatch):
     monkeypatch.setitem(
         depth.TASKS,
         "depth",
-        depth.TASKS["depth"]._replace(train=lambda plans, **_: [Outcome([1], *[[1.0]] * 3, *[1.0] * 3)] * 3),
+        depth.TASKS["depth"]._replace(train=lambda plans, **_: [Outcome([1, 2, 3], *[[1.0] * 3] * 3, *[1.0] * 3)] * 3),
     )
     again = studies.run("fig1", tmp_path, settings)
     assert again["entropies"] == first["entropies"] and again["claims"] == first["claims"]
+
+
+def test_layouts_are_of_the_last_epoch_of_the_first_run(trained, tmp_path, monkeypatch):
+    """All methods in one layout, in the colours of what they predict."""
+    from ordinal_entropy.figures import embedding
+
+    trained.draws = True
+    laid_out, shown = [], []
+    monkeypatch.setattr(
+        embedding, "layout", lambda own, *, dimensions: laid_out.append((own, dimensions)) or "the layout"
+    )
+    monkeypatch.setattr(embedding, "draw", lambda places, values, path, **more: shown.append((places, values, more)))
+    monkeypatch.setattr(kept_features, "_LAID_OUT", {2: 120, 3: 40})
+    studies.run("fig3", tmp_path, ["seeds=2", f"epochs={EPOCHS}"])
+    assert [dimensions for _, dimensions in laid_out] == [2, 3]
+    for (own, dimensions), (places, values, more) in zip(laid_out, shown, strict=True):
+        assert list(own) == list(values) == list(more["names"]) == ROWS["fig3"] and places == "the layout"
+        for name in ROWS["fig3"]:
+            kept = load_file(tmp_path / "training" / f"{name}-seed0" / "features" / "image-0003.safetensors")
+            rows = slice(None) if dimensions == 2 else embedding.drawn(30, 10)
+            assert (own[name] == kept["features"].numpy()[rows]).all() and (values[name] == EPOCHS).all()
+            assert len(own[name]) == len(values[name]) == (30 if dimensions == 2 else 10)
+    assert [more["title"].split(" places")[0] for *_, more in shown] == ["Figure 3, 30", "Figure 3, 10 of 30"]
+    assert {more["label"] for *_, more in shown} == {"predicted depth (m)"}
+
+
+def test_a_run_that_diverged_has_an_empty_panel(trained, tmp_path):
+    trained.draws = True
+    trained.spread |= {"oe": (1.0, math.nan, math.nan)}
+    studies.run("fig3", tmp_path, ["seeds=1", f"epochs={EPOCHS}"])
+    for picture in ("fig3", "fig3-sphere"):
+        assert "no number" in (tmp_path / f"{picture}.svg").read_text()
+    assert (tmp_path / "fig3-ordinality.svg").read_text().count(": ordinality") == 3
+    trained.spread |= dict.fromkeys(SPREAD, (1.0, 1.0, math.nan))
+    studies.run("fig3", tmp_path / "all", ["seeds=1", f"epochs={EPOCHS}"])
+    assert (tmp_path / "all" / "fig3.svg").read_text().count("no number</text>") == 4
+
+
+def test_pictures_wait_for_what_they_need(trained, tmp_path, monkeypatch):
+    trained.draws, settings = True, ["seeds=1", f"epochs={EPOCHS}"]
+    with monkeypatch.context() as bare:
+        bare.setattr(studies, "find_spec", lambda name: None if name == "sklearn" else name)
+        studies.run("fig1", tmp_path, settings)
+    assert not list(tmp_path.glob("*.png"))
+    studies.run("fig1", tmp_path, settings)
+    assert sorted(path.stem for path in tmp_path.glob("*.png")) == sorted(PICTURES["fig1"])
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.png")}
+    (tmp_path / "fig1-tsne.png").unlink()
+    studies.run("fig1", tmp_path, settings)  # draws what is missing, and nothing else
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.png")}
+    assert {path.stem for path in before if before[path] != after[path]} == {"fig1-tsne"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +250,8 @@ def test_a_mistake_is_found_before_anything_is_written(name, setting, sentence, 
     assert not (tmp_path / "out").exists() and not trained.asked
 
 
-def test_a_figure_from_end_to_end_and_again(tmp_path):
+def test_a_figure_from_end_to_end_and_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("ordinal_entropy.report.missing", lambda: "nothing, but it takes a while")  # its own tests do
     generated.make(tmp_path / "rooms", count=40, size=(48, 64))
     command = [
         "reproduce",
@@ -207,7 +269,7 @@ def test_a_figure_from_end_to_end_and_again(tmp_path):
     assert "test RMS x 1e-3, one run; lower is better" in lines
     assert any(line.startswith("paper: baseline falls") and line.count("held") == 3 for line in lines)
     assert any(line.startswith("oe training/oe-seed0 image-0002 image-000") for line in lines)
-    assert "Drawn in there/fig4c.png" in lines
+    assert "Drawn in there/fig4c.png" in lines and "Drawn in there/fig4c-ordinality.png" in lines
 
     kept = [load_file(path) for path in sorted((tmp_path / "there").glob("training/*/features/image-0002.safetensors"))]
     assert len(kept) == 4

@@ -36,6 +36,8 @@ NAMES = [
     "fig3",
     "fig4c",
     "figA",
+    "figA-linear",
+    "figA-nonlinear",
 ]
 
 

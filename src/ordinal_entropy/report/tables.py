@@ -140,7 +140,7 @@ def claims(summary: Mapping[str, Any]) -> Table | None:
     for claim in found:
         by.setdefault((claim["claim"], claim["part"]), {})[claim["estimator"]] = _held(claim)
     rows = [
-        Row(f"{text} ({'test' if part == 'test' else 'training'} images)", [own.get(each, NONE) for each in estimators])
+        Row(f"{text} ({'test' if part == 'test' else 'training'})", [own.get(each, NONE) for each in estimators])
         for (text, part), own in by.items()
     ]
     note = "Of the mean over the runs; in brackets, in how many of the seeds."

@@ -29,6 +29,7 @@ class Job:
     initial: str = "authors"
     bins: int = 100  # classification only, over the range of the run's training targets
     decode: str = "center"  # classification only
+    name: str = ""  # of its folder below that of the stack, for features that it keeps
 
     def __post_init__(self) -> None:
         """Values that no run can have."""

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ordinal_entropy.recipes import cache_folder
+from ordinal_entropy import runs
+from ordinal_entropy.recipes import cache_folder, described
 from ordinal_entropy.tasks import Outcome, Plan, Progress, Task
+from ordinal_entropy.tasks.on_images import run_names
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.train import Job, Settings, Split
+from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
 _VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
@@ -48,6 +50,7 @@ class Operators:
     weight_decay: float = 0.01  # PyTorch's default for AdamW
     initial: Literal["authors", "default"] = "authors"  # N(0, 0.001) with zero biases, or PyTorch's own
     evaluate_every: int = 1000  # steps
+    feature_rows: int = 0  # training and test rows of which features are kept at every evaluation; 0: none
     dtype: Literal["float32", "float64"] = "float32"
     tf32: bool = False  # True: products of lower precision on a GPU
 
@@ -64,7 +67,7 @@ class Operators:
         for name in positive:
             if getattr(self, name) < 1:
                 raise ValueError(f"expected {name} to be at least 1, got {getattr(self, name)}")
-        for name in ("weight_decay", "strength", "data_seed"):
+        for name in ("weight_decay", "strength", "data_seed", "feature_rows"):
             if getattr(self, name) < 0 or not math.isfinite(getattr(self, name)):
                 raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(self, name)}")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
@@ -145,6 +148,7 @@ def settings(recipe: Operators) -> Settings:
         learning_rate=recipe.learning_rate,
         weight_decay=recipe.weight_decay,
         evaluate_every=recipe.evaluate_every,
+        feature_rows=recipe.feature_rows,
         dtype=recipe.dtype,
         tf32=recipe.tf32,
     )
@@ -161,6 +165,7 @@ def train_stacked(
 ) -> list[Outcome]:
     """Trains all runs as one stack; they may differ in method, seed and the recipe's keys of the method.
 
+    Runs that keep features have a folder each inside the given one, with their recipe and scores beside the features.
     ``jobs`` has no part in it: the stack is one process.
 
     Returns:
@@ -174,6 +179,10 @@ def train_stacked(
         if replace(shared, **own) != plan.recipe:
             raise ValueError(f"expected runs of a stack to differ in {', '.join(_OF_A_RUN)} only, got {plan.recipe}")
     stack = [job for plan in plans for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
+    kept: list[runs.Run] = []
+    if shared.feature_rows and folder is not None:
+        stack = [replace(job, name=name) for job, name in zip(stack, run_names(plans), strict=True)]
+        kept = [_run(plan, folder / job.name) for plan, job in zip(plans, stack, strict=True)]
     histories = train.train(
         stack,
         split(shared),
@@ -183,7 +192,22 @@ def train_stacked(
         progress=progress,
         on_metrics=on_metrics,
     )
+    for run, history in zip(kept, histories, strict=False):  # all of them, or none
+        run.finish({"history": _scores(history)})
     return [Outcome(h.steps, h.train, h.validation, h.test, h.last, h.best_validation, h.best_test) for h in histories]
+
+
+def _run(plan: Plan, place: Path) -> runs.Run:
+    return runs.create(place, {"task": plan.recipe.operator, **described(plan.recipe)}, plan.method, plan.seed)
+
+
+def _scores(history: History) -> list[dict[str, dict[str, float]]]:
+    """Of each evaluation at which features are kept, by part, as a run on images has them."""
+    return [
+        {"train": {"mse": train}, "validation": {"mse": validation}, "test": {"mse": test}}
+        for step, train, validation, test in zip(*history, strict=True)
+        if step > 0
+    ]
 
 
 def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:

@@ -135,12 +135,19 @@ class Stepping:
         block = max(1, _BLOCK[inputs.device.type] // (r * hidden))
         total = torch.zeros(r, dtype=torch.float64, device=inputs.device)
         for start in range(0, n, block):
-            _, outputs = model.forward(self.stack, inputs[..., start : start + block, :])
-            y = targets[..., start : start + block, :].expand(r, -1, -1)
-            for group in self.groups:
-                predictions = group.method.decode(self._of(group, outputs))
-                total[group.runs] += (predictions.double() - y[group.runs]).square().sum((1, 2))
+            _, predictions = self.features_and_predictions(inputs[..., start : start + block, :])
+            total += (predictions.double() - targets[..., start : start + block, :]).square().sum((1, 2))
         return total / n
+
+    @torch.no_grad()
+    def features_and_predictions(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each run, ``(r, n, hidden)`` and, decoded, ``(r, n, 1)``.
+
+        Args:
+            inputs: ``(r, n, i)``, or ``(n, i)`` for all.
+        """
+        features, outputs = model.forward(self.stack, inputs)
+        return features, torch.cat([group.method.decode(self._of(group, outputs)) for group in self.groups])
 
     def _draws(self, steps: int) -> list[Draws]:
         """Of so many steps, found at once: few operations instead of few in each step."""

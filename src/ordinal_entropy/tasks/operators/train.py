@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts
+from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts, kept
 from ordinal_entropy.tasks.operators.data import Array, Rows
 from ordinal_entropy.tasks.operators.jobs import Job, in_stack_order
 from ordinal_entropy.tasks.operators.stepping import Stepping
@@ -41,12 +41,13 @@ class Settings:
     tf32: bool = False  # products of lower precision on a GPU
     checkpoint_every: int | None = None  # steps
     checkpoint_seconds: float = 30.0  # whichever comes first
+    feature_rows: int = 0  # training and test rows of which features are kept at each evaluation but that before step 1
 
     def __post_init__(self) -> None:
         """Values that no training can have."""
         if self.dtype not in _DTYPES:
             raise ValueError(f"expected dtype to be one of {', '.join(_DTYPES)}, got {self.dtype!r}")
-        if self.steps < 0 or self.hidden < 1 or self.evaluate_every < 1:
+        if self.steps < 0 or self.hidden < 1 or self.evaluate_every < 1 or self.feature_rows < 0:
             raise ValueError(f"expected positive steps, hidden and evaluate_every, got {self}")
         if self.checkpoint_every is not None and self.checkpoint_every < 1:
             raise ValueError(f"expected checkpoint_every to be at least 1, got {self.checkpoint_every}")
@@ -117,7 +118,8 @@ def train(
         settings: what the runs share.
         device: where to train.
         folder: for the checkpoint. Training again with the same folder goes on from there and ends in the same
-            numbers; a checkpoint of other jobs, settings or rows is an error. An interrupt writes one first.
+            numbers; a checkpoint of other jobs, settings or rows is an error. An interrupt writes one first. And for
+            the features that jobs keep, each in a folder of its name inside.
         progress: told the steps done and the steps in all, from time to time.
         on_metrics: told the step and the scores of all jobs at each evaluation; again, where training went on from
             before it.
@@ -135,6 +137,7 @@ def train(
             while True:
                 if training.due():
                     with interrupts.held():
+                        training.keep()  # first: what a checkpoint says is evaluated is not evaluated again
                         scores = training.record()
                     if on_metrics is not None:
                         on_metrics(training.step, scores)
@@ -206,6 +209,9 @@ class _Training:
         for part in (split.validation, split.test):
             x, y = _table(part)
             self.parts.append((x.to(device, dtype), y.to(device)))
+        self.folders = [] if folder is None or not settings.feature_rows else [folder / job.name for job in jobs]
+        if len(set(self.folders)) < len(self.folders):
+            raise ValueError(f"expected jobs of different names, got {', '.join(repr(job.name) for job in jobs)}")
         self.captured: torch.cuda.CUDAGraph | None = None
         self.at_once = max(k for k in range(1, _STEPS_AT_ONCE[device.type] + 1) if settings.evaluate_every % k == 0)
 
@@ -242,6 +248,17 @@ class _Training:
             history.test.append(scores.test)
         return found
 
+    def keep(self) -> None:
+        """Writes the features of fixed training and test rows of each job, where that is asked for."""
+        if not self.folders or self.step == 0:
+            return
+        for part, (x, y) in (("train", self.parts[0]), ("test", self.parts[2])):
+            rows = kept.fixed_rows(x.shape[-2], self.settings.feature_rows).to(x.device)
+            features, predictions = self.stepping.features_and_predictions(x[..., rows, :])
+            targets = y[..., rows, :].expand(predictions.shape)
+            for place, k in enumerate(self.order):
+                kept.write(self.folders[k], part, self.step, features[place], targets[place], predictions[place])
+
     def save(self) -> None:
         """Writes the checkpoint, where there is a folder for it."""
         if self.folder is not None:
@@ -262,8 +279,9 @@ class _Training:
 
 def _identity(jobs: Sequence[Job], split: Split, settings: Settings) -> dict[str, Any]:
     """What the numbers of a training depend on."""
-    shared = {name: value for name, value in asdict(settings).items() if not name.startswith("checkpoint")}
-    return {"jobs": [asdict(job) for job in jobs], "settings": shared, "rows": [_digest(part) for part in split]}
+    shared = {key: value for key, value in asdict(settings).items() if not key.startswith(("checkpoint", "feature"))}
+    own = [{key: value for key, value in asdict(job).items() if key != "name"} for job in jobs]
+    return {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
 
 
 def _table(rows: Rows) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,240 @@
+"""What a study makes of the features that its runs kept: entropies, tables, pictures."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ordinal_entropy import runs, tasks
+from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
+from ordinal_entropy.studies.grid import Variant
+from ordinal_entropy.tasks import Plan
+from ordinal_entropy.tasks.on_images import run_names
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+_DIGITS = {"E1": 1, "E2": 1, "E3": 2}  # that are printed
+_LAID_OUT = {2: 4800, 3: 2400}  # rows of all methods in a t-SNE, by dimensions: some seconds to half a minute
+
+
+class Subject(NamedTuple):
+    """Whose features they are, in the words of tables and pictures."""
+
+    task: str
+    scale: float  # of the scores
+    rows: str  # of which features are kept: "images"
+    time: str  # after which: "epoch"
+    part: str  # of the files that are laid out: "image", "test"
+    points: str  # that these hold: "places of one test image"
+    prediction: str  # with the unit
+    unit: str  # of the targets; "": none
+
+
+def further(
+    subject: Subject, variants: Sequence[Variant], plans: Sequence[Plan], out: Path, device: str
+) -> dict[str, Any]:
+    """Entropies, claims and places of the features, of runs that are over: more of the summary.
+
+    Args:
+        subject: whose.
+        variants: of the study.
+        plans: their runs.
+        out: folder of the study; entropies.json is written there.
+        device: "cpu", "cuda", ...
+    """
+    path, count = out / "entropies.json", len(plans) // len(variants)
+    names = [variants[place // count].name for place in range(len(plans))]
+    folders = [out / "training" / name for name in run_names(plans)]
+    times = [step for step in runs.read_json(out / "curves.json")["steps"] if step > 0]
+    if not path.exists():
+        runs.write_json(path, _measured(names, plans, folders, times, device), indent=None)
+    content = runs.read_json(path)
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for name, plan, folder in zip(names, plans, folders, strict=True):
+        kept.setdefault(name, []).append({"seed": plan.seed, **_files(subject, folder, times, out)})
+    return {"entropies": _ends(content), "claims": judged(content), "features": kept}
+
+
+def report(subject: Subject, summary: Mapping[str, Any]) -> "list[tuple[str, Table]]":
+    """Tables with their titles: scores, entropies beside the paper's claims, where the features lie."""
+    from ordinal_entropy.studies import tables
+
+    count = len(summary["methods"][summary["baseline"]]["values"])
+    of_runs = f"mean ± std of {count} runs" if count > 1 else "one run"
+    metric = f"test {summary['metric'].upper()}{tables.times(subject.scale)}, {of_runs}; lower is better"
+    paper_at, file = tasks.load(summary["task"]).paper_at, f"{subject.part}-{subject.time.upper()}.safetensors"
+    return [
+        (metric, tables.scores_table(summary, scale=subject.scale, paper_at=paper_at)),
+        (
+            f"Entropies after the last {subject.time} ({of_runs}), change since the first, and what the paper says",
+            _entropies_table(subject, summary),
+        ),
+        (
+            f"Features of {subject.points}, in features/{file} of a run; those of seed 0:",
+            _files_table(subject, summary),
+        ),
+    ]
+
+
+def draw_layout(figure: str, dimensions: int, subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
+    """Draws what was kept of the first run of each variant by its features, coloured by the prediction."""
+    from ordinal_entropy.figures import embedding
+
+    kept = _kept(summary, path.parent, subject.part)
+    most = _LAID_OUT[dimensions] // max(len(kept), 1)
+    rows = {name: embedding.drawn(len(own["features"]), most) for name, own in kept.items()}
+    features = {name: own["features"][rows[name]] for name, own in kept.items()}
+    count = max((len(own["features"]) for own in kept.values()), default=0)
+    of = f"{min(count, most):,} of {count:,}" if count > most else f"{count:,}"
+    embedding.draw(
+        embedding.layout(features, dimensions=dimensions) if features else {},
+        {name: own["predictions"][rows[name]] for name, own in kept.items()},
+        path,
+        names=called(summary),
+        label=subject.prediction,
+        title=f"{figure}, {of} {subject.points} in one t-SNE, one run each",
+    )
+
+
+def draw_ordinality(subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
+    """Draws feature distances against target distances, of the first run of each variant."""
+    from ordinal_entropy.figures import ordinality
+
+    kept = _kept(summary, path.parent, "test")
+    features, targets = ({name: own[what] for name, own in kept.items()} for what in ("features", "targets"))
+    points = "places in test images" if subject.part == "image" else subject.points
+    title = f"Pairs of {points}, one run each"
+    ordinality.draw(features, targets, path, names=called(summary), unit=subject.unit or "no unit", title=title)
+
+
+_NAMES = {
+    "baseline": "regression",
+    "ld-unweighted": "regression + $L$\u2032$_d$",  # the prime of formulas is a zero in an SVG
+    "ld": "regression + $L_d$",
+    "oe": "regression + $L_d$ + $L_t$",
+}
+
+
+def called(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The variants, each with what pictures call it."""
+    return {
+        name: _NAMES.get(own["method"]) or f"classification, {own['bins']} bins"
+        for name, own in summary["variants"].items()
+    }
+
+
+def _measured(
+    names: Sequence[str], plans: Sequence[Plan], folders: Sequence[Path], times: Sequence[int], device: str
+) -> dict[str, Any]:
+    """The content of entropies.json; a step of runs that take all rows in each is an epoch."""
+    from ordinal_entropy.vision.features import kept_entropies
+
+    where = device if device.startswith("cuda") else "cpu"  # in float64, which others may not have
+    found = []
+    for name, plan, folder in zip(names, plans, folders, strict=True):
+        run: dict[str, Any] = {"variant": name, "seed": plan.seed}
+        for part in PARTS:
+            each = [kept_entropies(folder, part, time, where) for time in times]
+            run[part] = {estimator: [own[estimator] for own in each] for estimator in ESTIMATORS}
+        found.append(run)
+    return {"epochs": list(times), "runs": found}
+
+
+def _files(subject: Subject, folder: Path, times: Sequence[int], out: Path) -> dict[str, str]:
+    """Where the features lie that are laid out, after the last epoch or step and the best one on validation."""
+    from ordinal_entropy.vision.features import kept_file
+
+    metric = tasks.load(subject.task).metric
+    scores = [each["validation"][metric] for each in (runs.open(folder).result() or {})["history"]]
+    scores = [math.inf if score is None else score for score in scores]
+    at = {"last": times[-1], "best_validation": times[scores.index(min(scores))]}
+    return {
+        "folder": kept_file(folder, subject.part, times[-1]).parent.relative_to(out).as_posix(),
+        **{point: kept_file(folder, subject.part, time).name for point, time in at.items()},
+    }
+
+
+def _ends(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The first and the last of each run, one entropy a seed: by variant, part and estimator."""
+    found: dict[str, Any] = {}
+    for part in PARTS:
+        for estimator in ESTIMATORS:
+            for name, each in curves_of(content, part, estimator).items():
+                ends = {"first": [own[0] for own in each], "last": [own[-1] for own in each]}
+                found.setdefault(name, {}).setdefault(part, {})[estimator] = ends
+    return found
+
+
+def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> "Table":
+    """For test and training features: a row a variant, then a row a claim."""
+    from rich.text import Text
+
+    from ordinal_entropy.studies import tables
+
+    table = tables.plain("E1, nats", "E2, nats", f"E3, {subject.unit}" if subject.unit else "E3")
+    for part, title in (("test", f"test {subject.rows}"), ("train", f"training {subject.rows}")):
+        table.add_row(Text(title, style="bold"))
+        for name, ends in summary["entropies"].items():
+            table.add_row(
+                Text(f"  {name}"), *(_last_and_change(ends[part][each], _DIGITS[each]) for each in ESTIMATORS)
+            )
+        for text, cells in _verdicts(subject, summary["claims"], part):
+            table.add_row(Text(f"  paper: {text}", style="italic"), *cells)
+        table.add_section()
+    return table
+
+
+def _verdicts(subject: Subject, claims: Sequence[Mapping[str, Any]], part: str) -> Iterator[tuple[str, list[str]]]:
+    own = [claim for claim in claims if claim["part"] == part]
+    for text in dict.fromkeys(claim["claim"] for claim in own):
+        by_estimator = {claim["estimator"]: claim for claim in own if claim["claim"] == text}
+        yield text, [_verdict(subject, by_estimator[each]) for each in ESTIMATORS]
+
+
+def _verdict(subject: Subject, claim: Mapping[str, Any]) -> str:
+    if claim["held"] is None:
+        return "no number"
+    since = f" from {subject.time} {claim['since']}" if claim["since"] else ""
+    seeds = f" ({claim['seeds']}/{claim['of']})" if claim["of"] > 1 else ""
+    return f"{'held' if claim['held'] else 'not held'}{since}{seeds}"
+
+
+def _last_and_change(ends: Mapping[str, list[float | None]], digits: int) -> str:
+    """Mean and standard deviation over the seeds with a number, and the mean change."""
+    pairs = [(a, b) for a, b in zip(ends["first"], ends["last"], strict=True) if a is not None and b is not None]
+    if not pairs:
+        return "no number"
+    last, change = [b for _, b in pairs], fmean(b - a for a, b in pairs)
+    spread = f" ± {stdev(last):.{digits}f}" if len(last) > 1 else ""
+    lost = f" ({len(ends['last']) - len(pairs)} lost)" if len(pairs) < len(ends["last"]) else ""
+    return f"{fmean(last):.{digits}f}{spread}{lost}, {change:+.{digits}f}"
+
+
+def _files_table(subject: Subject, summary: Mapping[str, Any]) -> "Table":
+    from rich.text import Text
+
+    from ordinal_entropy.studies import tables
+
+    table = tables.plain("run", f"last {subject.time}", "best on\nvalidation", justify="left")
+    for name, kept in summary["features"].items():
+        own = kept[0]
+        files = [Path(own[at]).stem for at in ("last", "best_validation")]
+        table.add_row(Text(name), Text(str(Path(own["folder"]).parent)), *files)
+    return table
+
+
+def _kept(summary: Mapping[str, Any], out: Path, part: str) -> "dict[str, dict[str, NDArray[Any]]]":
+    """Of the first run of each variant, at its end: what its file of that part holds, if all are numbers."""
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    found = {}
+    for name, (own, *_) in summary["features"].items():
+        _, number = own["last"].rsplit("-", 1)
+        content = load_file(out / own["folder"] / f"{part}-{number}")
+        if len(content["features"]) > 1 and all(np.isfinite(values).all() for values in content.values()):
+            found[name] = content
+    return found
