@@ -30,3 +30,15 @@ def test_own_data_refuses_nonsense():
     assert answer.returncode == 2
     assert "at least 2" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_plain_pytorch_learns():
+    answer = subprocess.run(
+        [sys.executable, EXAMPLES / "plain_pytorch.py"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    words = answer.stdout.replace(",", "").split()
+    assert words[::2] == ["error", "diversity", "tightness"]
+    error, diversity, tightness = map(float, words[1::2])
+    assert error < 0.5  # the targets have a variance of about 1
+    assert 0 < diversity < 2 and 0 < tightness < 2  # distances on the unit sphere

@@ -1,0 +1,167 @@
+"""Any method in Hugging Face's Trainer, around its ``compute_loss``.
+
+For the time of a training the loss that ``compute_loss`` returns has the method's term in it, from features that a tap
+has kept. Model, evaluation and checkpoints are not touched.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from torch import nn
+
+from ordinal_entropy.integrations.override import Override
+from ordinal_entropy.integrations.tapped import TappedMethod, Targets
+from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods import Method
+from ordinal_entropy.vision.torchvision_guard import import_torchvision
+
+if importlib.util.find_spec("torchvision") is not None:
+    import_torchvision()  # which transformers would import
+
+try:
+    from transformers import TrainerCallback
+except ModuleNotFoundError as error:
+    if error.name != "transformers":
+        raise
+    raise ModuleNotFoundError("this needs transformers: pip install 'ordinal-entropy[hf]'", name=error.name) from None
+
+
+def add_method(
+    trainer: Any,
+    method: str | Method | OrdinalEntropy = "oe",
+    layer: str | nn.Module | None = None,
+    *,
+    output: bool = False,
+    targets: Targets = "labels",
+    entropies: bool = True,
+    name: str = "ordinal_entropy",
+) -> "AddedMethod":
+    """Adds a method to the loss of every training that a ``transformers.Trainer`` does from now on.
+
+    Whenever the Trainer logs its loss, the same entry has ``ordinal_entropy/loss`` (what was added in the last batch),
+    for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
+    ``/entropy_normalized`` of the features of that batch (MeanNN).
+
+    Args:
+        trainer: a ``transformers.Trainer`` or one derived from it, with its own ``compute_loss`` or without.
+        method: a name of ``oe.methods.names()``, a method of ``oe.methods.create``, or an ``oe.OrdinalEntropy``. One
+            that looks at predictions gets what the layer gives; one that replaces the task loss does so.
+        layer: whose input is the features, one row ``(d,)`` a sample: a name as in ``named_modules()`` of the model, or
+            a module of it, or None for the last linear layer or 1x1 convolution that ran, in most models the head.
+        output: take what comes out of the layer, not what goes in.
+        targets: where the inputs have their targets: a key; or a function from them to targets or ``(targets, mask)``.
+        entropies: log them too.
+        name: before the slash in the logs: with several methods, give each its own.
+
+    Returns:
+        What was added: :meth:`AddedMethod.close`, or the end of its ``with`` block, takes it away.
+
+    Raises:
+        ValueError: the model has no such layer, or no linear layer at all; or one process is to use several GPUs.
+
+    Example:
+        >>> trainer = transformers.Trainer(model, arguments, train_dataset=data)  # doctest: +SKIP
+        >>> added = add_method(trainer, oe.methods.create("oe", strength=0.01))  # doctest: +SKIP
+        >>> trainer.train()  # doctest: +SKIP
+    """
+    return AddedMethod(trainer, TappedMethod(method, layer, output, targets), entropies, name)
+
+
+class AddedMethod(TrainerCallback):
+    """A method in a Trainer; :func:`add_method` makes it."""
+
+    def __init__(self, trainer: Any, tapped: TappedMethod, entropies: bool, name: str) -> None:
+        if trainer.args.n_gpu > 1:
+            raise ValueError(
+                f"expected one GPU a process, got {trainer.args.n_gpu}, which would overwrite each other's features: "
+                "start the script with torchrun, or let it see one GPU"
+            )
+        tapped.attach(trainer.model)  # a layer that does not exist is found now, not in the first step
+        tapped.close()
+        self._trainer = trainer
+        self._tapped = tapped
+        self._entropies = entropies
+        self._name = name
+        self._overrides: list[Override] = []  # while training
+        self._train: Override | None = Override(trainer, "train", self._trained)
+        trainer.add_callback(self)
+
+    def close(self) -> None:
+        """Takes the method out of the Trainer; a second call does nothing."""
+        self._leave()
+        if self._train is not None:
+            self._train.close()
+        self._trainer.pop_callback(self)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Taps the model that is trained, which may be a new one, and lies around the loss and the logs."""
+        self._leave()
+        self._tapped.attach(self._trainer.model)
+        self._overrides = [
+            Override(self._trainer, "compute_loss", self._compute_loss),
+            Override(self._trainer, "log", self._log),
+        ]
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leaves model and Trainer as they were."""
+        self._leave()
+
+    def __enter__(self) -> "AddedMethod":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _leave(self) -> None:
+        self._tapped.close()
+        for override in self._overrides:
+            override.close()
+        self._overrides = []
+
+    def _trained(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A training that leaves nothing behind, however it ends."""
+        try:
+            return train(*args, **kwargs)
+        finally:
+            self._leave()
+
+    def _compute_loss(
+        self, compute_loss: Callable[..., Any], model: nn.Module, inputs: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """What the Trainer computes, with the term in the loss; in evaluation as it is."""
+        if not model.training:
+            return compute_loss(model, inputs, *args, **kwargs)
+        self._tapped.begin()
+        batch = dict(inputs)  # the Trainer may take the labels out
+        found = compute_loss(model, inputs, *args, **kwargs)
+        if isinstance(found, tuple):
+            return self._tapped.loss(found[0], batch, self._share()), *found[1:]
+        return self._tapped.loss(found, batch, self._share())
+
+    def _share(self) -> float:
+        """What of the term belongs to this one of several accumulated batches.
+
+        A loss function of the user's is meant to divide by the items of all accumulated batches, and the Trainer adds
+        such losses up: then the term is divided by their number. Any other loss is the mean of its batch, and the term
+        is treated as it is, divided by the Trainer or not.
+        """
+        trainer = self._trainer
+        whole = getattr(trainer, "loss_is_scaled_for_ga", None)  # said by the user; unknown to early versions
+        if whole is None:
+            whole = getattr(trainer, "compute_loss_func", None) is not None
+        steps = getattr(trainer, "current_gradient_accumulation_steps", trainer.args.gradient_accumulation_steps)
+        return 1 / steps if whole else 1.0
+
+    def _log(self, log: Callable[..., None], logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Logs of the training with what was measured of its last batch."""
+        if "loss" in logs:
+            found = self._tapped.report(self._entropies)
+            logs = {**logs, **{f"{self._name}/{key}": float(value) for key, value in found.items()}}
+        log(logs, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_overrides": [], "_train": None}  # a copy's training is its own
