@@ -1,0 +1,436 @@
+"""A regressor for tables that scikit-learn's tools take as one of their own.
+
+A table is taken as what it says: distinct rows, each with a weight. Equal rows are joined and their weights added, and
+the rows are sorted. So a row of weight 2 is that row twice, a row of weight 0 is none, and the order of the rows does
+not matter: to the last bit, in batches and with early stopping too.
+"""
+
+import copy
+import itertools
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ordinal_entropy import methods
+from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods.ablations import FIXED
+
+try:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassNamePrefixFeaturesOutMixin,
+        MultiOutputMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import check_array, check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError(
+        "this needs scikit-learn of version 1.6 or later: pip install 'ordinal-entropy[sklearn]'"
+    ) from error
+
+Array = npt.NDArray[np.float64]
+
+_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+_METHODS = ("baseline", *FIXED)  # those that are added to the loss and take weights
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+_WHOLE_TABLE = 256  # distinct rows up to which "auto" takes all of them in a step
+_ROWS_AT_ONCE = 2**16  # of a prediction
+
+
+class _Table(NamedTuple):
+    """Distinct rows in the order of their numbers."""
+
+    inputs: Array  # (n, p)
+    targets: Array  # (n, t)
+    weight: Array  # (n,), above 0
+
+    def rows(self, index: npt.NDArray[np.int64]) -> "_Table":
+        return _Table(*(column[index] for column in self))
+
+
+class _Scaling(NamedTuple):
+    """Mean and standard deviation of each column; those of a constant column are its value and 0, exactly."""
+
+    center: Array  # (k,)
+    scale: Array  # (k,)
+
+    def standardized(self, columns: Array) -> Array:
+        return (columns - self.center) / np.where(self.scale > 0, self.scale, 1)
+
+    def restored(self, columns: Array) -> Array:
+        return self.center + self.scale * columns
+
+
+class OrdinalEntropyRegressor(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    RegressorMixin,  # type: ignore[misc]
+    MultiOutputMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """A perceptron whose last hidden features are regularized: ``fit``, ``predict``, ``score``, ``transform``.
+
+    Inputs and targets are standardized inside, with the weights of the rows; the loss is the mean squared error of the
+    standardized targets plus the regularizer at the features, minimized by AdamW.
+
+    Args:
+        hidden_layer_sizes: widths of the hidden layers, one or more; the last one holds the features.
+        activation: "relu", "gelu", "silu" or "tanh", after every hidden layer.
+        method: what is added to the loss: "oe", "ld", ...: a name of ``oe.methods`` that does not replace the loss;
+            "baseline" adds nothing.
+        strength: factor of what is added.
+        grouping: which rows share a center: those of equal target ("unique"), of equal bin (a number: the width of the
+            bins in standard deviations of the target), or no two ("none"). Where no target repeats, only bins give
+            the tightness of "oe" and "lt" something to pull.
+        batch_size: distinct rows of a step; "auto": the whole table up to 256, else 256.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW.
+        epochs: passes over the table, with early stopping at most.
+        early_stopping: hold back rows, stop when their error no longer falls, and return to where it was lowest.
+        validation_fraction: share of the distinct rows that is held back.
+        n_iter_no_change: so many epochs without a better error end the training; in a small table an epoch is a step.
+        tol: by how much an error must be lower to count as better; the held-back targets have a variance of about 1.
+        random_state: of first weights, held-back rows and batches: a number, a ``RandomState``, or None for NumPy's
+            global one. Methods that get the same number share all three.
+        device: where to train: "cpu", "auto" (a CUDA device if there is one), or a name that torch knows. The fitted
+            network lies on the CPU.
+        dtype: of the network: "float64", or "float32", which a GPU computes faster.
+        verbose: print the loss of every epoch.
+
+    Attributes:
+        network_: the fitted network, from standardized inputs to standardized targets: hidden layers and head.
+        n_features_in_: numbers of a row; ``feature_names_in_``: their names, where ``fit`` saw any.
+        n_outputs_: numbers of a target.
+        n_iter_: epochs trained.
+        loss_curve_: loss of each epoch, regularizer included: it may be negative.
+        validation_curve_: mean squared error of the standardized held-back targets after each epoch; without early
+            stopping, empty.
+
+    Example:
+        >>> X, y = np.linspace(0, 1, 50)[:, None], np.linspace(0, 1, 50) ** 2
+        >>> model = OrdinalEntropyRegressor(strength=0.01, random_state=0).fit(X, y)
+        >>> model.predict([[0.5]]).shape, model.transform([[0.5]]).shape
+        ((1,), (1, 100))
+        >>> bool(model.score(X, y) > 0.99)
+        True
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] | int = (100, 100),
+        activation: str = "relu",
+        *,
+        method: str = "oe",
+        strength: float = 0.01,
+        grouping: str | float = "unique",
+        batch_size: int | str = "auto",
+        learning_rate: float = 3e-3,
+        weight_decay: float = 1e-2,
+        epochs: int = 200,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 40,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "cpu",
+        dtype: str = "float64",
+        verbose: bool = False,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.method = method
+        self.strength = strength
+        self.grouping = grouping
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.epochs = epochs
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> "OrdinalEntropyRegressor":
+        """The regressor itself, trained from new weights.
+
+        Args:
+            X: ``(n, p)``, finite.
+            y: ``(n,)`` or ``(n, t)``, finite; a constant one is predicted as it is.
+            sample_weight: ``(n,)``, at least 0; counts like repetition, in the regularizer too.
+        """
+        self._check_parameters()
+        table = self._table(X, y, sample_weight, reset=True)
+        random = check_random_state(self.random_state)
+        held_back = None
+        if self.early_stopping:
+            table, held_back = _split(table, self.validation_fraction, random)
+        if self.batch_size != "auto" and int(self.batch_size) > len(table.weight):
+            warnings.warn(
+                f"expected a batch_size of at most the {len(table.weight)} distinct rows to train on, got "
+                f"{self.batch_size}: every step takes all of them",
+                stacklevel=2,
+            )
+        self._begin(table, random)
+        self._train(table, held_back, self.epochs)
+        return self
+
+    def partial_fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> "OrdinalEntropyRegressor":
+        """The regressor itself, after one more pass over these rows, without early stopping.
+
+        The first call, unless ``fit`` came before, makes the network and takes the scales of inputs and targets from
+        its rows: let them be typical. Arguments as in :meth:`fit`.
+        """
+        self._check_parameters()
+        first = not hasattr(self, "network_")
+        table = self._table(X, y, sample_weight, reset=first)
+        if first:
+            if (table.targets == table.targets[0]).all(0).any():
+                raise ValueError(
+                    "expected targets that differ in the first call of partial_fit, whose rows give their scale, got "
+                    f"one value in n_samples={len(table.weight)} distinct rows"
+                )
+            self._begin(table, check_random_state(self.random_state))
+        self._train(table, None, 1)
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> Array:
+        """Predictions, ``(n,)`` or ``(n, t)`` like the targets that were fitted."""
+        outputs = self._outputs(X, head=True)
+        predictions = self._target_scaling.restored(outputs)
+        return predictions[:, 0] if self._one_dimensional else predictions
+
+    def transform(self, X: npt.ArrayLike) -> Array:
+        """The features ``(n, d)`` that were regularized: what the last hidden layer makes of each row."""
+        return self._outputs(X, head=False)
+
+    def _check_parameters(self) -> None:
+        """An error for a parameter that does not exist; the regularizer checks its own."""
+        for name, choices in (("activation", _ACTIVATIONS), ("method", _METHODS), ("dtype", _DTYPES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"expected {name} to be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        for width in self._widths():
+            if not _whole(width):
+                raise ValueError(
+                    f"expected hidden_layer_sizes of whole numbers from 1, got {self.hidden_layer_sizes!r}"
+                )
+        if not self._widths():
+            raise ValueError(
+                "expected hidden_layer_sizes of one layer or more, whose features are regularized, got none"
+            )
+        if self.batch_size != "auto" and not _whole(self.batch_size):
+            raise ValueError(f"expected batch_size to be 'auto' or a whole number from 1, got {self.batch_size!r}")
+        for name in ("epochs", "n_iter_no_change"):
+            if not _whole(getattr(self, name)):
+                raise ValueError(f"expected {name} to be a whole number from 1, got {getattr(self, name)!r}")
+        for name in ("strength", "learning_rate", "weight_decay", "tol", "validation_fraction"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+                raise ValueError(f"expected {name} to be a number from 0, got {value!r}")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
+
+    def _widths(self) -> tuple[int, ...]:
+        return tuple(np.ravel(self.hidden_layer_sizes).tolist())
+
+    def _table(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None, *, reset: bool) -> _Table:
+        """The rows, checked and joined."""
+        words = np.ravel(np.asarray(y)) if np.asarray(y).dtype.kind in "OSTU" else ()
+        text = next((word for word in words if isinstance(word, str | bytes)), None)
+        if text is not None:
+            raise ValueError(f"expected a target y of numbers, got text such as {str(text)!r}")
+        inputs, values = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
+        values = check_array(values, dtype=np.float64, ensure_2d=False, input_name="y")
+        n = len(inputs)
+        targets = values.reshape(n, -1)
+        if reset:
+            self._one_dimensional = values.ndim == 1
+            self.n_outputs_ = targets.shape[1]
+        elif targets.shape[1] != self.n_outputs_:
+            raise ValueError(f"expected y of {self.n_outputs_} numbers a row as before, got {targets.shape[1]}")
+        weight = np.ones(n)
+        if sample_weight is not None:
+            weight = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+            if weight.shape != (n,):
+                raise ValueError(f"expected sample_weight with n={n} rows, got {weight.shape}")
+            if weight.min() < 0:
+                raise ValueError(f"expected sample_weight of at least 0, got {weight.min()} as the smallest")
+            if not weight.any():
+                raise ValueError(f"expected a row with sample_weight above 0, got n={n} rows of weight zero")
+        return _joined(inputs, targets, weight)
+
+    def _begin(self, table: _Table, random: np.random.RandomState) -> None:
+        """Scales from the rows, first weights from the random state."""
+        self._random = random
+        self._input_scaling = _scaling(table.inputs, table.weight)
+        self._target_scaling = _scaling(table.targets, table.weight)
+        widths = (table.inputs.shape[1], *self._widths())
+        body: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise(widths):
+            body += [_linear(fan_in, fan_out, random), _ACTIVATIONS[self.activation]()]
+        head = _linear(widths[-1], self.n_outputs_, random)
+        self.network_ = nn.Sequential(nn.Sequential(*body), head).to(_DTYPES[self.dtype])
+        self._optimizer = torch.optim.AdamW(
+            self.network_.parameters(), lr=float(self.learning_rate), weight_decay=float(self.weight_decay)
+        )
+        self._n_features_out = widths[-1]
+        self.n_iter_ = 0
+        self.loss_curve_: list[float] = []
+        self.validation_curve_: list[float] = []
+
+    def _train(self, table: _Table, held_back: _Table | None, epochs: int) -> None:
+        """Some epochs; with rows held back, until their error no longer falls, and back to where it was lowest."""
+        device = _device(self.device, _DTYPES[self.dtype])
+        rows = self._standardized(table, device)
+        check = None if held_back is None else self._standardized(held_back, device)
+        regularizer = self._regularizer()
+        self._move(device)
+        best, best_state, since = math.inf, None, 0
+        for _ in range(epochs):
+            loss = self._epoch(rows, regularizer)
+            self.n_iter_ += 1
+            self.loss_curve_.append(loss)
+            if self.verbose:
+                print(f"epoch {self.n_iter_}: loss {loss:.6g}", end="\n" if check is None else ", ")
+            if not math.isfinite(loss):
+                raise ValueError(
+                    f"expected a finite loss, got {loss} in epoch {self.n_iter_}: take a smaller learning_rate or "
+                    "strength, or look for huge numbers in the table"
+                )
+            if check is None:
+                continue
+            with torch.no_grad():
+                error = float(_squared_error(self.network_(check[0]), *check[1:]))
+            self.validation_curve_.append(error)
+            if self.verbose:
+                print(f"validation {error:.6g}")
+            since += 1
+            if error < best - self.tol:
+                best, best_state, since = error, copy.deepcopy(self.network_.state_dict()), 0
+            if since == self.n_iter_no_change:
+                break
+        if best_state is not None:
+            self.network_.load_state_dict(best_state)
+        self._move(torch.device("cpu"))
+
+    def _epoch(self, rows: tuple[Tensor, Tensor, Tensor], regularizer: OrdinalEntropy | None) -> float:
+        """Mean loss of the steps of one pass, each over about as many rows."""
+        n = len(rows[0])
+        size = _WHOLE_TABLE if self.batch_size == "auto" else int(self.batch_size)
+        steps = math.ceil(n / size)
+        body, head = self.network_
+        total = rows[0].new_zeros(())
+        order = None if steps == 1 else torch.from_numpy(self._random.permutation(n)).to(total.device)
+        for batch in [None] if order is None else order.tensor_split(steps):
+            inputs, targets, weight = rows if batch is None else (column[batch] for column in rows)
+            features = body(inputs)
+            loss = _squared_error(head(features), targets, weight)
+            if regularizer is not None:
+                loss = loss + regularizer(features, targets, sample_weight=weight)
+            self._optimizer.zero_grad()
+            loss.backward()
+            self._optimizer.step()
+            total += loss.detach()
+        return float(total) / steps
+
+    def _regularizer(self) -> OrdinalEntropy | None:
+        if self.method == "baseline":
+            return None
+        made = methods.create(self.method, strength=float(self.strength), grouping=self.grouping)
+        return made.regularizer  # type: ignore[attr-defined,no-any-return]  # that takes weights
+
+    def _standardized(self, table: _Table, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs ``(n, p)``, targets ``(n, t)`` and weights ``(n,)`` of mean 1, as tensors."""
+        inputs = self._input_scaling.standardized(table.inputs)
+        targets = self._target_scaling.standardized(table.targets)
+        weight = table.weight / table.weight.mean()
+        dtype = _DTYPES[self.dtype]
+        inputs_, targets_, weight_ = (torch.from_numpy(each).to(device, dtype) for each in (inputs, targets, weight))
+        return inputs_, targets_, weight_
+
+    def _move(self, device: torch.device) -> None:
+        """Network and optimizer to the device."""
+        self.network_.to(device)
+        self._optimizer.load_state_dict(self._optimizer.state_dict())  # moves to where the parameters are
+
+    def _outputs(self, X: npt.ArrayLike, *, head: bool) -> Array:
+        """What the network, or the layers before its head, make of new rows."""
+        check_is_fitted(self, "network_")
+        inputs = self._input_scaling.standardized(validate_data(self, X, reset=False, dtype=np.float64))
+        layers = self.network_ if head else self.network_[0]
+        rows = torch.from_numpy(inputs).to(next(self.network_.parameters()).dtype)
+        with torch.no_grad():
+            outputs = torch.cat([layers(part) for part in rows.split(_ROWS_AT_ONCE)])
+        return outputs.double().numpy()
+
+
+def _joined(inputs: Array, targets: Array, weight: Array) -> _Table:
+    """The distinct rows with the sums of their weights, sorted; rows of weight 0 are left out."""
+    kept = weight > 0
+    numbers, weight = np.concatenate([inputs, targets], axis=1)[kept], weight[kept]  # (n, p + t), (n,)
+    order = np.lexsort([weight, *numbers.T])  # weights last, so that they are always added in the same order
+    numbers, weight = numbers[order], weight[order]
+    starts = np.append(True, (numbers[1:] != numbers[:-1]).any(1))
+    sums = np.bincount(np.cumsum(starts) - 1, weight).astype(np.float64)
+    distinct = numbers[starts]
+    return _Table(distinct[:, : inputs.shape[1]], distinct[:, inputs.shape[1] :], sums)
+
+
+def _split(table: _Table, fraction: float, random: np.random.RandomState) -> tuple[_Table, _Table]:
+    """Rows to train on and rows held back, at least one of each."""
+    n = len(table.weight)
+    if n < 2:
+        raise ValueError(f"expected two or more distinct rows for early_stopping, got n_samples={n}")
+    order = random.permutation(n)
+    held = min(max(round(fraction * n), 1), n - 1)
+    return table.rows(np.sort(order[held:])), table.rows(np.sort(order[:held]))
+
+
+def _scaling(columns: Array, weight: Array) -> _Scaling:
+    """Weighted mean and standard deviation of each column."""
+    constant = (columns == columns[0]).all(0)
+    mean = np.where(constant, columns[0], np.average(columns, axis=0, weights=weight))
+    return _Scaling(mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight)))
+
+
+def _linear(fan_in: int, fan_out: int, random: np.random.RandomState) -> nn.Linear:
+    """A layer whose weights and biases are uniform in +-1 / sqrt(fan_in), like PyTorch's, from a generator of ours."""
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=torch.float64)
+    numbers = torch.from_numpy(random.uniform(-1, 1, (fan_in + 1, fan_out)) / math.sqrt(fan_in))
+    with torch.no_grad():
+        layer.weight.copy_(numbers[:-1].T)
+        layer.bias.copy_(numbers[-1])
+    return layer
+
+
+def _squared_error(predictions: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
+    """Mean over outputs, then over rows times their weights, whose mean over the table is 1."""
+    return (weight * (predictions - targets).square().mean(1)).mean()
+
+
+def _device(name: str, dtype: torch.dtype) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name, dtype=dtype).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(f"expected device to be 'cpu', 'auto' or one that torch finds here, got {name!r}") from error
+
+
+def _whole(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
