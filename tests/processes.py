@@ -18,17 +18,24 @@ def run(job, world):
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(world)]
 
 
-def streamed(metric, predictions, targets, *, first, batch):
-    """What a metric gives on two ranks, in batches: one has the first rows, the other those that are left, or none."""
-    return run(partial(_streamed, metric=metric, rows=(predictions, targets), first=first, batch=batch), 2)
+def streamed(metric, predictions, targets, *, firsts, batch):
+    """What a metric gives on two ranks, in batches: one has so many first rows, the other those that are left, or none.
+
+    For each of ``firsts``, on each rank: processes take longer to begin than to compute.
+    """
+    found = run(partial(_streamed, metric=metric, rows=(predictions, targets), firsts=firsts, batch=batch), 2)
+    return [scores for own in found for scores in own]
 
 
-def _streamed(rank, world, metric, rows, first, batch):
-    count = len(rows[1])
-    start, stop = ((0, first), (first, count))[rank]
-    for place in range(start, max(stop, start + 1), batch):  # no rows are an update too
-        metric.update(*(part[place : min(place + batch, stop)] for part in rows))
-    return metric.compute()
+def _streamed(rank, world, metric, rows, firsts, batch):
+    found = []
+    for first in firsts:
+        metric.reset()
+        start, stop = ((0, first), (first, len(rows[1])))[rank]
+        for place in range(start, max(stop, start + 1), batch):  # no rows are an update too
+            metric.update(*(part[place : min(place + batch, stop)] for part in rows))
+        found.append(metric.compute())
+    return found
 
 
 def _start(rank, world, store, job, results):

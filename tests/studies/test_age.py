@@ -128,6 +128,7 @@ def test_without_data_nothing_is_left_behind(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_study_from_end_to_end_and_again(drawn, tmp_path):
     command = ["reproduce", "table4-age", f"--set=data={drawn}", *(f"--set={setting}" for setting in TINY)]
     command += ["--device=cpu", "--out=there"]
@@ -161,6 +162,7 @@ def test_a_study_from_end_to_end_and_again(drawn, tmp_path):
     assert len(finished) >= 20 and all(os.stat(path).st_mtime_ns == time for path, time in finished.items())
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_weight_of_zero_is_the_diversity_alone(drawn, tmp_path):
     settings = [f"data={drawn}", *TINY, "epochs=1", "strength=5"]
     weights = studies.run("table5-lambda-t", tmp_path / "5", [*settings, "tightness_weights=0,10"])["methods"]

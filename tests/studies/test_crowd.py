@@ -103,6 +103,7 @@ def test_without_data_nothing_is_left_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_study_from_end_to_end(tmp_path):
     generated.make(tmp_path / "set", count=12)
     command = ["reproduce", "table3-crowd", "--set=data=set", *(f"--set={setting}" for setting in TINY)]

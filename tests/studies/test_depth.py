@@ -156,6 +156,7 @@ def test_without_data_nothing_is_left_behind(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_study_from_end_to_end_and_again(tmp_path):
     generated.make(tmp_path / "rooms", count=40, size=SIZE)
     command = ["reproduce", "table2-depth", "--preset=quick", f"--set=data={tmp_path / 'rooms'}"]

@@ -250,8 +250,8 @@ def test_a_mistake_is_found_before_anything_is_written(name, setting, sentence, 
     assert not (tmp_path / "out").exists() and not trained.asked
 
 
-def test_a_figure_from_end_to_end_and_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("ordinal_entropy.report.missing", lambda: "nothing, but it takes a while")  # its own tests do
+@pytest.mark.usefixtures("without_page")
+def test_a_figure_from_end_to_end_and_again(tmp_path):
     generated.make(tmp_path / "rooms", count=40, size=(48, 64))
     command = [
         "reproduce",

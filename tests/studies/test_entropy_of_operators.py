@@ -121,8 +121,8 @@ def test_the_nonlinear_operator_likewise(tmp_path, undrawn):
     assert len(list(tmp_path.rglob("*.safetensors"))) == 4 * 2 * 3
 
 
-def test_from_end_to_end_in_words_of_rows_and_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr("ordinal_entropy.report.missing", lambda: "nothing, but it takes a while")  # its own tests do
+@pytest.mark.usefixtures("without_page")
+def test_from_end_to_end_in_words_of_rows_and_steps(tmp_path):
     settings = [f"--set={each}" for each in [*TINY, "seeds=1"]]
     said = call("reproduce", "figA-linear", *settings, "--device=cpu", "--out=there")
     assert "4 runs of 25 steps on cpu, in there" in said.stderr

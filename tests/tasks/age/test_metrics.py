@@ -159,7 +159,6 @@ def test_many_small_batches_lose_nothing():
     assert metric.compute()["mae"].item() == pytest.approx((1e8 - 4 + 4.1 - 4) / 2, rel=1e-14)
 
 
-@pytest.mark.parametrize("first", [70, 100])
-def test_two_processes_are_one(first):
-    for scores in streamed(ShotErrors(COUNTS), *rows(100), first=first, batch=16):
+def test_two_processes_are_one():
+    for scores in streamed(ShotErrors(COUNTS), *rows(100), firsts=(70, 100), batch=16):
         assert_same(scores, shot_errors(*rows(100), COUNTS))

@@ -89,6 +89,7 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
     assert "epoch 2 of 2" in other and other != evaluated
 
 
+@pytest.mark.usefixtures("without_page")
 def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     arguments = ["compare", "age", "--methods=baseline,classification", "--seeds=2", f"--set=data={drawn}"]
     arguments += [*as_settings(TINY), "--out=both"]
@@ -106,6 +107,7 @@ def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     assert before == after
 
 
+@pytest.mark.usefixtures("without_page")
 def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path):
     plans = [Plan(method, seed, tiny(drawn, "epochs=1")) for method in ("baseline", "oe") for seed in (0, 1)]
     told = []
@@ -120,6 +122,7 @@ def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path):
         AGE.train(plans, device="cpu", folder=tmp_path / "a", jobs=0)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_an_error_of_a_run_side_by_side_is_the_user_s_sentence(drawn, tmp_path):
     folder = damaged(drawn, tmp_path / "damaged")
     options = "--preset=quick", "--seeds=2", "--jobs=2", f"--set=data={folder}"

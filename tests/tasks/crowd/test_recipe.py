@@ -128,6 +128,7 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
     assert "epoch 2 of 2" in other and other != evaluated
 
 
+@pytest.mark.usefixtures("without_page")
 def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     arguments = ["compare", "crowd", "--methods=baseline,classification", "--seeds=2", f"--set=data={drawn}"]
     arguments += [*as_settings(replace(TINY, epochs=1)), "--out=both"]

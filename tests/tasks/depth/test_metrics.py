@@ -219,11 +219,10 @@ def test_flips_are_clamped_first_and_checked():
         flip_averaged(strange, torch.ones(1, 4))
 
 
-@pytest.mark.parametrize("first", [5, 7])
-def test_two_processes_are_one(first):
+def test_two_processes_are_one():
     predictions, targets = maps(7)
     targets[2] = 0
-    for scores in streamed(DepthScores(), predictions, targets, first=first, batch=2):
+    for scores in streamed(DepthScores(), predictions, targets, firsts=(5, 7), batch=2):
         assert_same(scores, depth_scores(predictions, targets))
 
 

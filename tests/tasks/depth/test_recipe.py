@@ -130,6 +130,7 @@ def test_train_evaluate_and_go_on(rendered, tmp_path):
     assert "epoch 2 of 2" in other and other != evaluated
 
 
+@pytest.mark.usefixtures("without_page")
 def test_compare_two_methods_and_skip_what_is_finished(rendered, tmp_path):
     arguments = ["compare", "depth", "--methods=baseline,classification", "--seeds=2", f"--set=data={rendered}"]
     arguments += [*as_settings(TINY), "--set=epochs=1", "--out=both"]
