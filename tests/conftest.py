@@ -1,6 +1,11 @@
 """For tests of any part."""
 
+import signal
+
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: tests of Ctrl-C want to be heard
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -80,6 +80,15 @@ def test_one_image_is_a_map_of_its_places(kept, tmp_path, quick_layout):
     assert grid["thumbnail"].startswith("data:image/png;base64,")
 
 
+@pytest.mark.parametrize("start, there", [(b"\xff\xd8\xff...", True), (b"<script>", False)])
+def test_rows_that_are_images_come_with_a_sheet_of_them(kept, tmp_path, quick_layout, start, there):
+    runs = kept()
+    assert clouds.cloud(runs, tmp_path / "cache").content["sheet"] is None
+    (tmp_path / "runs" / "baseline" / "features" / "test.jpg").write_bytes(start)
+    sheet = clouds.cloud(runs, tmp_path / "cache").content["sheet"]
+    assert (sheet is not None) is there and (not there or sheet.startswith("data:image/jpeg;base64,"))
+
+
 def test_bytes_of_what_is_no_number_are_the_last():
     assert list(base64.b64decode(clouds._bytes(np.array([1.0, np.nan, 5.0, 3.0]), 1.0, 3.0))) == [0, 255, 254, 254]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -450,7 +451,9 @@ def test_what_a_run_leaves_behind(tmp_path):
             predicted = module.network(images)
         torch.testing.assert_close(content["features"].float(), expected, rtol=2e-3, atol=1e-4)
         torch.testing.assert_close(content["predictions"], predicted)
-    assert not list((tmp_path / "features").glob("image-*"))  # which maps have
+    assert not list((tmp_path / "features").glob("image*"))  # which maps have
+    with Image.open(tmp_path / "features" / "test.jpg") as sheet:
+        assert sheet.size == (32 * 48, 48)  # of eight images
     with (tmp_path / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert [int(line["epoch"]) for line in table] == [1, 2, 3] and [int(line["step"]) for line in table] == [4, 8, 12]

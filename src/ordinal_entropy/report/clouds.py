@@ -25,6 +25,8 @@ POINTS = 1600  # that are laid out together: methods x epochs x rows
 _LEAST = 50  # rows of a method after an epoch, if there are as many: fewer methods and epochs are drawn instead
 _MOST_ROWS = 600
 _MOST_EPOCHS = 4
+_LARGEST_PICTURE = 700_000  # bytes
+_STARTS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}  # of files
 _PARTS = ("image", "test", "train")  # the first that every run has
 _TITLES = {"image": "one test image", "test": "test rows", "train": "training rows"}
 
@@ -98,7 +100,7 @@ def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None 
     sphere = _laid_out(drawn, 3, cache)
     _tell(progress, 2)
     return Cloud(
-        _content(names, epochs, rows, kept, flat, sphere, part, _thumbnail(found[names[0]])),
+        _content(names, epochs, rows, kept, flat, sphere, part, found[names[0]]),
         _table(names, epochs, rows, kept),
         _caption(part, rows, total, names, list(found), epochs, shared, lost, next(iter(chosen.values())).seed),
     )
@@ -112,7 +114,7 @@ def _content(
     flat: Mapping[_Key, Array],
     sphere: Mapping[_Key, Array],
     part: str,
-    thumbnail: str | None,
+    folder: Path,
 ) -> dict[str, Any]:
     """For the page's script: coordinates of a method after an epoch as one flat list of whole thousandths."""
     first = kept[names[0], epochs[0]]
@@ -148,8 +150,10 @@ def _content(
             "predictions": [[_bytes(_predictions(kept[name, epoch]), low, high) for epoch in epochs] for name in names]
             if predicted
             else None,
-            "thumbnail": thumbnail,
+            "thumbnail": _picture(folder / "image.png", "png"),
         }
+    elif part == "test":
+        content["sheet"] = _picture(folder / "test.jpg", "jpeg")  # a square for each kept row
     return content
 
 
@@ -280,15 +284,14 @@ def _bytes(values: Array, low: float, high: float) -> str:
     return base64.b64encode(numpy.where(finite, levels, 255).astype("uint8").tobytes()).decode()
 
 
-def _thumbnail(folder: Path) -> str | None:
-    """The picture beside the features, if there is one that is not too large for a page."""
-    path = folder / "image.png"
-    if not path.is_file() or path.stat().st_size > 300_000:
+def _picture(path: Path, kind: str) -> str | None:
+    """A picture beside the features, if there is one that is what it says and not too large for a page."""
+    if not path.is_file() or path.stat().st_size > _LARGEST_PICTURE:
         return None
     content = path.read_bytes()
-    if not content.startswith(b"\x89PNG\r\n\x1a\n"):
+    if not content.startswith(_STARTS[kind]):
         return None
-    return "data:image/png;base64," + base64.b64encode(content).decode()
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _spread_out(values: Sequence[int], most: int) -> list[int]:

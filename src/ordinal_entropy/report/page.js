@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const NARROW = 560, MOST_BANDS = 5;
+  const NARROW = 560, MOST_BANDS = 5, SHEET_COLUMNS = 32; // the last as in vision/thumbnails.py
   // light -> dark, for the colours that report/charts.py and figures use
   const DARK = {
     "#0072B2": "#5cb3ec", "#7a7f87": "#9aa0a8", "#1c1e21": "#e8eaed", "#D55E00": "#f58a45", "#009E73": "#35c99d",
@@ -265,6 +265,15 @@
       return element("figure", {}, canvas, element("figcaption", { textContent: title }));
     }
 
+    function square(sheet, row) {
+      const side = sheet.naturalWidth / SHEET_COLUMNS;
+      const canvas = element("canvas", { width: side, height: side });
+      canvas.getContext("2d").drawImage(sheet, side * (row % SHEET_COLUMNS), side * Math.floor(row / SHEET_COLUMNS), side, side, 0, 0, side, side);
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", `the image of row ${row}`);
+      return element("figure", {}, canvas, element("figcaption", { textContent: "the image" }));
+    }
+
     function inspect() {
       const i = state.point;
       if (i === null) return;
@@ -275,6 +284,7 @@
       root.querySelector(".inspector p").textContent = lines.join("\n");
       pointInput.value = i;
       pointInput.nextElementSibling.textContent = `row ${cloud.rows[i]}`;
+      if (cloud.picture) root.querySelector(".maps").replaceChildren(square(cloud.picture, cloud.rows[i]));
       if (!cloud.grid) return;
       const maps = [];
       if (cloud.grid.picture) maps.push(map("the image", null, cloud.grid.picture));
@@ -355,6 +365,11 @@
       const picture = new Image();
       picture.onload = () => { cloud.grid.picture = picture; inspect(); };
       picture.src = cloud.grid.thumbnail;
+    }
+    if (cloud.sheet) {
+      const sheet = new Image();
+      sheet.onload = () => { cloud.picture = sheet; inspect(); };
+      sheet.src = cloud.sheet;
     }
     return update;
   }

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Method
-from ordinal_entropy.vision import schedules
+from ordinal_entropy.vision import schedules, thumbnails
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.files import Files, on_host
 from ordinal_entropy.vision.graph import Step, StepGraph
@@ -291,8 +291,9 @@ class Training(lightning.LightningModule):
             return
         for part, split in self._fixed.items():
             for name, content in self._features(split, part).items():
-                path = self.folder / "features" / f"{name}-{self.epoch + 1:04d}.safetensors"
-                self.files.write(path, partial(_write_features, on_host(content)))
+                self._write_beside(
+                    f"{name}-{self.epoch + 1:04d}.safetensors", partial(_write_features, on_host(content))
+                )
 
     def on_train_epoch_end(self) -> None:
         """The scores of the epoch; checkpoints are written after this."""
@@ -417,7 +418,8 @@ class Training(lightning.LightningModule):
     @torch.no_grad()
     def _features(self, split: Split, part: str) -> dict[str, dict[str, Tensor]]:
         """``(n, d)`` of a split that is held, with targets and predictions; of maps also "image", one test image."""
-        found, images = [], {}
+        found, images, shown = [], {}, []
+        pictured = part == "test" and self.epoch == 0  # once is enough
         size = max(self.settings.batch_size // self.settings.accumulate, 1)
         for picked in _copied(list(split.batches(size)), self.device):
             seen = split.seen(picked, None)
@@ -429,12 +431,24 @@ class Training(lightning.LightningModule):
                 if part == "test" and place in picked.numbers:
                     images["image"] = portrait(features, predictions, seen, picked.numbers.index(place))
                     images["image"]["row"] = torch.tensor([row])
+                    if pictured:
+                        picture = on_host(seen.images[picked.numbers.index(place)])
+                        self._write_beside("image.png", partial(thumbnails.write_picture, picture))
                 height, width = features.shape[2:]
                 predictions = nearest(predictions, (height, width))
+            elif pictured:
+                shown.append(on_host(thumbnails.squares(seen.images)))
             rows, targets = split.feature_rows(features, seen)
             own = split.feature_rows(predictions, seen)[0]
             found.append({"features": rows, "targets": targets, "predictions": own})
+        if shown:
+            self._write_beside("test.jpg", partial(thumbnails.write_sheet, torch.cat(shown)))
         return {part: {name: torch.cat([each[name] for each in found]) for name in found[0]}, **images}
+
+    def _write_beside(self, name: str, write: Callable[[BinaryIO], None]) -> None:
+        """Has a file written beside the features."""
+        assert self.folder is not None
+        self.files.write(self.folder / "features" / name, write)
 
 
 class _Reads(Dataset[tuple[Tensor | int, ...]]):

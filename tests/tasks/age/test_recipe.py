@@ -77,7 +77,7 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
     assert [line["step"] for line in runs.open("mine").metrics()] == [1, 2]
     own = tmp_path / "mine" / "oe-seed0"
     assert {file.name for file in own.iterdir()} >= {"last.ckpt", "best.ckpt", "csv", "features", "metrics.jsonl"}
-    assert len(list((own / "features").iterdir())) == 4
+    assert len(list((own / "features").iterdir())) == 5  # and test.jpg
     evaluated = call("evaluate", "mine", "--device=cpu").stdout
     assert "epoch 2 of 2" in evaluated and f"{result['last']:.4g}" in evaluated
     assert f"{result['best_validation']:.4g}" in evaluated.split("best on validation")[1]

@@ -115,7 +115,7 @@ def test_train_evaluate_and_go_on(rendered, tmp_path):
     own = tmp_path / "mine" / "oe-seed0"
     assert {file.name for file in own.iterdir()} >= {"last.ckpt", "best.ckpt", "csv", "features", "metrics.jsonl"}
     kept = [f"{part}-000{epoch}.safetensors" for part in ("image", "test", "train") for epoch in (1, 2)]
-    assert sorted(file.name for file in (own / "features").iterdir()) == kept
+    assert sorted(file.name for file in (own / "features").iterdir()) == sorted([*kept, "image.png"])
     evaluated = call("evaluate", "mine", "--device=cpu").stdout
     assert "epoch 2 of 2" in evaluated and f"{result['last']:.4g}" in evaluated
     assert f"{result['best_validation']:.4g}" in evaluated.split("best on validation")[1]
