@@ -301,11 +301,11 @@ def test_two_processes_equal_one(tmp_path, method):
 
     lines = said.stdout.splitlines()
     assert [line for line in lines if line.startswith("epoch")] == ["epoch 1", "epoch 2"]
-    assert [line for line in lines if line.startswith("found")] == ["found 4"] * 2  # all files, on both
+    assert [line for line in lines if line.startswith("found")] == ["found 5"] * 2  # all files, on both
     written = sorted(line.removeprefix("wrote ") for line in lines if line.startswith("wrote"))
-    features = [f"{part}-000{epoch}.safetensors" for part in ("test", "train") for epoch in (1, 2)]
+    features = [f"{part}-000{epoch}.safetensors" for part in ("test", "train") for epoch in (1, 2)] + ["test.jpg"]
     improved = history[1]["validation"]["mae"] < history[0]["validation"]["mae"]
-    assert written == ["best.ckpt"] * (1 + improved) + ["last.ckpt"] * 2 + features
+    assert written == ["best.ckpt"] * (1 + improved) + ["last.ckpt"] * 2 + sorted(features)
     assert sorted(path.name for path in (tmp_path / "two" / "csv").iterdir()) == ["version_0"]
     assert not said.stderr, said.stderr
 
