@@ -86,7 +86,7 @@ def test_rows_that_are_images_come_with_a_sheet_of_them(kept, tmp_path, quick_la
     assert clouds.cloud(runs, tmp_path / "cache").content["sheet"] is None
     (tmp_path / "runs" / "baseline" / "features" / "test.jpg").write_bytes(start)
     sheet = clouds.cloud(runs, tmp_path / "cache").content["sheet"]
-    assert (sheet is not None) is there and (not there or sheet.startswith("data:image/jpeg;base64,"))
+    assert (sheet is not None) is there and (not there or sheet["picture"].startswith("data:image/jpeg;base64,"))
 
 
 def test_bytes_of_what_is_no_number_are_the_last():

@@ -20,6 +20,7 @@ from ordinal_entropy.figures import embedding
 from ordinal_entropy.report.reading import KeptRun
 from ordinal_entropy.report.tables import Row, Table
 from ordinal_entropy.report.text import count, number
+from ordinal_entropy.vision import thumbnails
 
 POINTS = 1600  # that are laid out together: methods x epochs x rows
 _LEAST = 50  # rows of a method after an epoch, if there are as many: fewer methods and epochs are drawn instead
@@ -153,7 +154,8 @@ def _content(
             "thumbnail": _picture(folder / "image.png", "png"),
         }
     elif part == "test":
-        content["sheet"] = _picture(folder / "test.jpg", "jpeg")  # a square for each kept row
+        sheet = _picture(folder / "test.jpg", "jpeg")
+        content["sheet"] = sheet and {"picture": sheet, "columns": thumbnails.COLUMNS}  # a square for each kept row
     return content
 
 

@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const NARROW = 560, MOST_BANDS = 5, SHEET_COLUMNS = 32; // the last as in vision/thumbnails.py
+  const NARROW = 560, MOST_BANDS = 5;
   // light -> dark, for the colours that report/charts.py and figures use
   const DARK = {
     "#0072B2": "#5cb3ec", "#7a7f87": "#9aa0a8", "#1c1e21": "#e8eaed", "#D55E00": "#f58a45", "#009E73": "#35c99d",
@@ -266,9 +266,9 @@
     }
 
     function square(sheet, row) {
-      const side = sheet.naturalWidth / SHEET_COLUMNS;
+      const columns = cloud.sheet.columns, side = sheet.naturalWidth / columns;
       const canvas = element("canvas", { width: side, height: side });
-      canvas.getContext("2d").drawImage(sheet, side * (row % SHEET_COLUMNS), side * Math.floor(row / SHEET_COLUMNS), side, side, 0, 0, side, side);
+      canvas.getContext("2d").drawImage(sheet, side * (row % columns), side * Math.floor(row / columns), side, side, 0, 0, side, side);
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", `the image of row ${row}`);
       return element("figure", {}, canvas, element("figcaption", { textContent: "the image" }));
@@ -369,7 +369,7 @@
     if (cloud.sheet) {
       const sheet = new Image();
       sheet.onload = () => { cloud.picture = sheet; inspect(); };
-      sheet.src = cloud.sheet;
+      sheet.src = cloud.sheet.picture;
     }
     return update;
   }
