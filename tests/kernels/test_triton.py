@@ -481,7 +481,7 @@ def test_the_operator_is_registered_as_torch_wants_it():
 
 
 class Allocations(TorchDispatchMode):
-    """Shapes of the tensors made by ``torch.empty``, and the most elements of any tensor."""
+    """Shapes of the tensors made by ``torch.empty`` and ``torch.empty_like``, and the most elements of any tensor."""
 
     def __init__(self):
         super().__init__()
@@ -489,7 +489,7 @@ class Allocations(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         answer = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten.empty.memory_format:
+        if function in (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_like.default):
             self.shapes.append(tuple(answer.shape))
         for x in answer if isinstance(answer, (tuple, list)) else [answer]:
             if isinstance(x, torch.Tensor):

@@ -533,7 +533,7 @@ def test_steps_of_a_graph_are_those_without(tmp_path, method, precision):
     made = {}
     for graph in (False, True):
         settings = replace(SETTINGS, optimizer="sgd", batch_size=8, precision=precision, graph=graph, clip=1.0)
-        options = {"low": 0.0, "high": 10.0} if method == "classification" else {}
+        options = {"bins": 10, "low": 0.0, "high": 10.0} if method == "classification" else {}
         own = methods.create(method, **options)
         module = Steps(a_network(own.outputs(1)), own, l1, Errors(), some_data(), settings, seed=5)
         history = fit(module, device="cuda", folder=tmp_path / str(graph), monitor="mae")

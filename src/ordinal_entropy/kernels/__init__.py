@@ -23,6 +23,7 @@ _MOST_ROWS = 8192  # rows that are grouped by comparing all pairs of targets
 MOST_GROUPS = 65535  # in one launch
 _HAS_TRITON = find_spec("triton") is not None
 _chosen = "auto"
+_capabilities: dict[int, int] = {}
 
 
 class Pairs(NamedTuple):
@@ -97,12 +98,21 @@ def _missing(x: Tensor) -> str:
     """What a kernel of Triton lacks where a tensor lies; "" if nothing."""
     if not _HAS_TRITON:
         return "it needs Triton, which is not installed"
-    if x.device.type == "cuda":
-        if torch.version.hip is not None or torch.cuda.get_device_properties(x.device).major < 8:
+    if x.is_cuda:
+        if torch.version.hip is not None or _capability(x.get_device()) < 8:
             return "it needs an NVIDIA GPU of compute capability 8.0 or newer"
     elif os.environ.get("TRITON_INTERPRET") != "1":
         return f"it needs a CUDA device, got {x.device}"
     return ""
+
+
+def _capability(device: int) -> int:
+    """The major number of a GPU, asked for once: every step of a training comes by here."""
+    if torch.compiler.is_compiling():
+        return torch.cuda.get_device_properties(device).major
+    if device not in _capabilities:
+        _capabilities[device] = torch.cuda.get_device_properties(device).major
+    return _capabilities[device]
 
 
 def _untraced(x: Tensor) -> bool:

@@ -112,7 +112,8 @@ def differentiable(
             value, _ = operator(points, *inputs, with_gradient)
         else:
             constants = tensors - 1  # behind the points
-            value, _ = Plain.apply(points, *inputs[:constants], (*inputs[constants:], with_gradient))
+            apply = super(torch.autograd.Function, Plain).apply  # its own would look for transforms once more
+            value, _ = apply(points, *inputs[:constants], (*inputs[constants:], with_gradient))
         return value
 
     return operator, call

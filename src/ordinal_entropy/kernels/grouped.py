@@ -24,7 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ordinal_entropy.kernels import Pairs, Pull
-from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
+from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 from ordinal_entropy.kernels.triton import means_and_gradient
 
 _TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
@@ -168,7 +168,7 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
     share, there = torch.empty(2, g, n, device=device).unbind()
     used = torch.empty(g, device=device)
     values = torch.empty_like(targets)
-    with torch.cuda.device_of(targets):
+    with current(targets):
         compiled_for = device, targets.dtype, amount.dtype, *aligned(keys, targets, amount)
         program = _placing(g, n, t, width != 0, compiled_for)
         program(device, keys, targets, amount, order, starts, slot, share, values, there, used)
@@ -444,7 +444,7 @@ class _Terms(torch.autograd.Function):
         zeros = torch.zeros(2 if pull is not None and with_gradient else 1, g, n, d, device=device)
         centers, pulled = zeros[0], zeros[1] if len(zeros) == 2 else None
         gradient = means = spread = sums = counts = close = over = None
-        with torch.cuda.device_of(rows):
+        with current(rows):
             program = _averaging(g, n, d, first, unit, (device, *aligned(rows)))
             program(device, rows, slot, share, centers, inverse)
             if pairs is not None:
@@ -483,7 +483,7 @@ class _Terms(torch.autograd.Function):
             of_pull = [None] * 5
         pulled, centers, amount, inverse_center, distance = of_pull
         out = torch.empty_like(rows)
-        with torch.cuda.device_of(rows):
+        with current(rows):
             compiled_for = device, *aligned(by_spread, by_close, over, rows, gradient, pulled, amount)
             program = _returning(g, n, d, ctx.first, ctx.unit, ctx.pull, compiled_for)
             program(

@@ -1,6 +1,7 @@
 """Launching Triton kernels for less: what is known of their arguments is found once for each shape."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,13 @@ _DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 
 def aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:
     """Of each tensor, whether it is there and starts where wide loads can: Triton compiles for it, as for a shape."""
     return tuple([None if x is None else x.data_ptr() % 16 == 0 for x in tensors])
+
+
+def current(x: Tensor) -> AbstractContextManager[None]:
+    """Makes the device of a tensor the current one inside the ``with``, for launches; mostly it is that already."""
+    if not x.is_cuda or x.get_device() == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(x.device)
 
 
 class At(NamedTuple):

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
+from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 
 
 @triton.jit
@@ -95,7 +95,7 @@ def picked(maps: Tensor, amount: Tensor | None, down: int, across: int, dtype: t
     device = maps.device
     amount = amount if amount is None else amount.contiguous()
     out = torch.empty(b, h // down, w // across, c, dtype=dtype, device=device)
-    with torch.cuda.device_of(maps):
+    with current(maps):
         compiled_for = device, dtype, maps.dtype, *aligned(maps, amount)
         steps = maps.stride(0), down * maps.stride(2), across * maps.stride(3)
         program = _picking(tuple(out.shape), steps, compiled_for)
@@ -109,7 +109,7 @@ def spread(by_picked: Tensor, amount: Tensor | None, h: int, w: int, dtype: torc
     device = by_picked.device
     by_picked, amount = by_picked.contiguous(), amount if amount is None else amount.contiguous()
     out = torch.empty(b, h, w, c, dtype=dtype, device=device)
-    with torch.cuda.device_of(out):
+    with current(out):
         compiled_for = device, dtype, by_picked.dtype, *aligned(by_picked, amount)
         program = _spreading(tuple(out.shape), (high, wide), compiled_for)
         program(device, by_picked, amount, out)

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import MOST_GROUPS, reference
 from ordinal_entropy.kernels.autograd import differentiable
-from ordinal_entropy.kernels.launch import At, Launch, Program, aligned
+from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 from ordinal_entropy.kernels.weights import smallest_gap
@@ -949,7 +949,7 @@ def means_and_gradient(
         done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
     rescaled = rescale != "none" and power != 0
-    with torch.cuda.device_of(points):
+    with current(points):
         gap = span = None
         if rescaled and t > 1:
             gap, span = extremes(values, points.new_ones(g, m) if amount is None else amount)
@@ -963,7 +963,7 @@ def means_and_gradient(
             span is not None, with_gradient, parts, device,
             (*(x.dtype for x in seen), *aligned(*seen)),
         )  # fmt: skip
-        gradient = torch.empty((g, m, d) if with_gradient else (0,), device=device)
+        gradient = torch.empty_like(points) if with_gradient else torch.empty(0, device=device)
         means = torch.empty(() if g == 1 else (g,), device=device)
         workspace = torch.empty(room, dtype=torch.uint8, device=device)
         program(device, points, values, amount, gap, span, float(times), gradient, means, workspace)

@@ -42,9 +42,11 @@ class StepGraph:
         # other threads write files meanwhile; casts of weights that were kept would be left out of the graph
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             with torch.autocast(kind, dtype=dtype, enabled=mixed, cache_enabled=False):
-                self.made = step(self.rows, self.draws)
+                made = step(self.rows, self.draws)
             with torch.autocast(kind, enabled=False):
-                self.made.loss.backward()
+                made.loss.backward()
+        # what autograd made belongs to the stream of the capture: steps outside must not meet it
+        self.made = Step(*(each.detach() for each in made))
         self.gradients = [parameter.grad for parameter in parameters]
 
     def __call__(self, rows: Tensor, draws: Tensor) -> Step:
@@ -52,7 +54,7 @@ class StepGraph:
         self.rows.copy_(rows)
         self.draws.copy_(draws)
         self.graph.replay()
-        return Step(*(each.detach().clone() for each in self.made))
+        return Step(*(each.clone() for each in self.made))
 
     def lend(self) -> None:
         """Gives the parameters their gradients, which the next call overwrites."""

@@ -257,7 +257,11 @@ class Training(lightning.LightningModule):
             return None
         if self._graph is None:
             parameters = [each for each in self.network.parameters() if each.requires_grad]
-            self._graph = StepGraph(lambda *inputs: self._step(Picked(inputs[0]), inputs[1]), parameters, rows, draws)
+            try:
+                self._graph = StepGraph(lambda rows, draws: self._step(Picked(rows), draws), parameters, rows, draws)
+            except RuntimeError as error:
+                why = "expected a network and a method whose step can be a CUDA graph; graph=false does without"
+                raise RuntimeError(f"{why}: {error}") from error
         return self._graph
 
     def _step(self, picked: Picked, draws: Tensor) -> Step:

@@ -97,7 +97,15 @@ class Age:
 
 PRESETS = {
     "paper": Age(),
-    "small": Age(backbone="resnet18", image_size=112, padding=8, epochs=40, milestones=(27, 36), precision="bf16"),
+    "small": Age(
+        backbone="resnet18",
+        image_size=112,
+        padding=8,
+        epochs=40,
+        milestones=(27, 36),
+        precision="bf16",
+        graph=True,
+    ),
     "quick": Age(
         generated=4000,
         backbone="test_resnet",

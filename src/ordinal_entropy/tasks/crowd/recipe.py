@@ -163,6 +163,7 @@ PRESETS = {
         weight_decay=1e-2,
         clip=1.0,
         precision="bf16",
+        graph=True,
         feature_rows=64,
     ),
     "quick": replace(

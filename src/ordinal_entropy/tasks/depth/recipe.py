@@ -144,6 +144,7 @@ _SMALL = Depth(
     learning_rate=1e-3,
     clip=1.0,
     precision="bf16",
+    graph=True,
     flip=True,
 )
 _QUICK = Depth(
