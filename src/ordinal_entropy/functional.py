@@ -10,6 +10,7 @@ from ordinal_entropy.centers import Groups, group
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import POWERS, Function
 from ordinal_entropy.layouts import rows
+from ordinal_entropy.memory import Memory
 
 _CHOICES = {
     "distance": ("l2", "cosine"),
@@ -43,6 +44,7 @@ def ordinal_entropy(
     stride: int = 1,
     per: str = "batch",
     gather: bool = False,
+    memory: Memory | None = None,
     check: bool = False,
 ) -> Tensor:
     """Tightness minus diversity, each times its weight: what is added to the task loss.
@@ -77,6 +79,7 @@ def ordinal_entropy(
         per: pairs and centers within the whole "batch" or within each "image" (then the mean over images that have
             any).
         gather: join the rows of all ranks of the default process group first; see ``ordinal_entropy.distributed``.
+        memory: earlier rows as further partners, behind those of all ranks; what it remembers is not changed.
         check: look at the values (finite targets, non-negative weights) on a GPU too; on a CPU they always are.
 
     Returns:
@@ -109,6 +112,8 @@ def ordinal_entropy(
     data = rows(features, targets, mask, sample_weight, stride=stride, per=per, check=check)
     if gather:
         data, generator = distributed.join(data, generator, along="rows" if per == "batch" else "groups")
+    if memory is not None:
+        data = memory.joined(data)
     x, y, amount, eager = data
     g, n, d = x.shape
     push = isinstance(diversity_weight, Tensor) or diversity_weight != 0

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy import functional
+from ordinal_entropy.balance import Balance
 from ordinal_entropy.kernels.weights import Function
+from ordinal_entropy.memory import Memory
 
 
 class Terms(NamedTuple):
@@ -24,8 +26,13 @@ class OrdinalEntropy(nn.Module):
     features to their center. The loss falls below zero as the features spread: log ``terms``, which do not.
 
     Args:
-        diversity_weight: strength of the push between centers.
-        tightness_weight: strength of the pull towards them.
+        diversity_weight: strength of the push between centers; with a balance, its part of that.
+        tightness_weight: strength of the pull towards them; likewise.
+        balance: strengths that set themselves: the gradient of each term at the features is kept at this fraction of
+            the task loss's gradient there. Each call in training then needs ``task_loss``. A
+            :class:`~ordinal_entropy.balance.Balance` has further options. None: the weights are the strengths.
+        memory: so many rows of earlier batches are partners for those of each batch in training, for batches too small
+            to have enough of their own. A :class:`~ordinal_entropy.memory.Memory` has further options.
         weighting: "l2", "squared", "sqrt", "none", or a function from targets ``(a, t)``, ``(b, t)`` to ``(a, b)``.
         distance: "l2" or "cosine".
         normalize: project the features to the unit sphere first.
@@ -73,6 +80,8 @@ class OrdinalEntropy(nn.Module):
         per: str = "batch",
         gather: bool = False,
         check: bool = False,
+        balance: float | Balance | None = None,
+        memory: int | Memory | None = None,
     ) -> None:
         super().__init__()
         self.diversity_weight = diversity_weight
@@ -91,9 +100,10 @@ class OrdinalEntropy(nn.Module):
         self.stride = stride
         self.per = per
         self.check = check
-        self.gather = False
-        self(torch.empty(0, 1), torch.empty(0, 1))  # an option that does not exist fails here, not in the first step
         self.gather = gather
+        empty = torch.empty(0, 1)
+        self._loss(empty, empty, None, None, 1.0, 1.0, gather=False)  # an option that does not exist fails here
+        self.balance, self.memory = self._balance(balance), self._memory(memory)
 
     @classmethod
     def from_paper(
@@ -162,10 +172,19 @@ class OrdinalEntropy(nn.Module):
             features: ``(n, d)``, ``(b, n, d)`` or ``(b, c, h, w)``.
             targets: of the same rows, one or several numbers each.
             mask: boolean, in the shape of the targets.
-            task_loss: for a strength that sets itself; fixed strengths do not look at it.
+            task_loss: for a strength that sets itself: the loss of the same forward pass, a scalar, before any scale of
+                mixed precision. Fixed strengths do not look at it.
             sample_weight: one a row; counts like repetition.
         """
-        return self._loss(features, targets, mask, sample_weight, self.diversity_weight, self.tightness_weight)
+        memory = self.memory if self.training else None
+        data = features, targets, mask, sample_weight
+        if self.balance is None:
+            loss = self._loss(*data, self.diversity_weight, self.tightness_weight, memory=memory)
+        else:
+            loss = self._balanced(self.balance, data, task_loss, memory)
+        if memory is not None:
+            memory.keep()
+        return loss
 
     def terms(
         self,
@@ -174,11 +193,59 @@ class OrdinalEntropy(nn.Module):
         mask: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Terms:
-        """Diversity and tightness without their strengths, for logging or for a loss of one's own."""
-        return Terms(
-            self._loss(features, targets, mask, sample_weight, -1.0, 0.0),
-            self._loss(features, targets, mask, sample_weight, 0.0, 1.0),
-        )
+        """Diversity and tightness without their strengths, for logging or for a loss of one's own.
+
+        Of these rows alone: a memory is neither used nor changed.
+        """
+        data = features, targets, mask, sample_weight
+        return Terms(self._loss(*data, -1.0, 0.0), self._loss(*data, 0.0, 1.0))
+
+    @property
+    def strengths(self) -> Terms:
+        """What the diversity and the tightness are multiplied by: the weights, or what the balance has come to.
+
+        Example:
+            >>> OrdinalEntropy(2.0, 0.5).strengths
+            Terms(diversity=tensor(2.), tightness=tensor(0.5000))
+        """
+        weights = torch.tensor([self.diversity_weight, self.tightness_weight])
+        if self.balance is not None:
+            weights = weights.to(self.balance.squares.device) * self.balance.strengths
+        return Terms(*weights)
+
+    def _balanced(
+        self,
+        balance: Balance,
+        data: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+        task_loss: Tensor | None,
+        memory: Memory | None,
+    ) -> Tensor:
+        """Both terms at the strengths that the balance finds."""
+        features = data[0]
+        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
+            raise ValueError(
+                f"expected task_loss with balance={balance.fraction:g}, a strength that sets itself, got none: call it "
+                "as regularizer(features, targets, task_loss=loss)"
+            )
+        weights = self.diversity_weight, self.tightness_weight
+        push, pull = (float(weight != 0) for weight in weights)  # a term of weight 0 is not computed
+        terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
+        found = balance.strengths if task_loss is None else balance(features, task_loss, *terms)
+        return weights[0] * found[0] * terms[0] + weights[1] * found[1] * terms[1]
+
+    def _balance(self, given: float | Balance | None) -> Balance | None:
+        if given is None or isinstance(given, Balance):
+            return given
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise TypeError(f"expected balance to be a number, a Balance or None, got {type(given).__name__}")
+        return Balance(given)
+
+    def _memory(self, given: int | Memory | None) -> Memory | None:
+        if given is None:
+            return None
+        if self.per == "image":
+            raise ValueError("expected per='batch' with a memory, which joins rows of several batches, got per='image'")
+        return given if isinstance(given, Memory) else Memory(given)
 
     def _loss(
         self,
@@ -188,6 +255,8 @@ class OrdinalEntropy(nn.Module):
         sample_weight: Tensor | None,
         diversity_weight: float,
         tightness_weight: float,
+        memory: Memory | None = None,
+        gather: bool | None = None,
     ) -> Tensor:
         return functional.ordinal_entropy(
             features,
@@ -209,14 +278,19 @@ class OrdinalEntropy(nn.Module):
             sample_weight=sample_weight,
             stride=self.stride,
             per=self.per,
-            gather=self.gather,
+            gather=self.gather if gather is None else gather,
+            memory=memory,
             check=self.check,
         )
 
     def extra_repr(self) -> str:
-        """The strengths and every option that is not at its default."""
+        """The strengths and every option that is not at its default and no module, which is shown anyway."""
         default = inspect.signature(OrdinalEntropy.__init__).parameters
         strengths = {"diversity_weight": self.diversity_weight, "tightness_weight": self.tightness_weight}
         changed = {name: getattr(self, name) for name, p in default.items() if p.kind is p.KEYWORD_ONLY}
-        changed = {name: value for name, value in changed.items() if value != default[name].default}
+        changed = {
+            name: value
+            for name, value in changed.items()
+            if value != default[name].default and not isinstance(value, nn.Module)
+        }
         return ", ".join(f"{name}={value!r}" for name, value in {**strengths, **changed}.items())

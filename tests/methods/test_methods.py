@@ -16,6 +16,7 @@ NEEDED = {"classification": {"bins": 7, "low": 0.0, "high": 16.0}}
 EVERY = [
     "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "classification",
 ]  # fmt: skip
+BALANCED = ["ld-balanced", "oe-balanced"]  # which tests/test_balance.py is about
 
 
 def create(name, **options):
@@ -23,14 +24,14 @@ def create(name, **options):
 
 
 def test_names_are_in_the_order_of_the_tables():
-    assert methods.names() == EVERY
+    assert methods.names() == [*EVERY[:-1], *BALANCED, EVERY[-1]]
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [*EVERY, *BALANCED])
 def test_a_method_is_described_in_one_line_of_its_own(name):
     line = methods.describe(name)
     assert line and "\n" not in line
-    assert [methods.describe(other) for other in EVERY].count(line) == 1
+    assert [methods.describe(other) for other in methods.names()].count(line) == 1
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -96,8 +97,9 @@ def test_options_are_those_the_method_takes():
     every = set(inspect.signature(OrdinalEntropy).parameters)
     assert methods.options("baseline") == ()
     assert methods.options("classification") == ("bins", "low", "high", "decode")
-    assert set(methods.options("oe")) == every | {"strength"}
-    assert every - set(methods.options("ld-cosine")) == {"tightness_weight", "distance"}
+    assert set(methods.options("oe")) == (every - {"balance"}) | {"strength"}
+    assert set(methods.options("oe-balanced")) == every
+    assert every - set(methods.options("ld-cosine")) == {"tightness_weight", "distance", "balance"}
     for name in EVERY:
         if name != "classification":
             defaults = {n: p.default for n, p in inspect.signature(OrdinalEntropy).parameters.items()}
@@ -111,7 +113,7 @@ def test_options_are_those_the_method_takes():
 )
 def test_an_unknown_name_is_met_with_the_near_ones_and_all(name, near):
     for ask in (methods.create, methods.describe, methods.options):
-        with pytest.raises(ValueError, match=f"{near}.*got '{name}'; there are {', '.join(EVERY)}"):
+        with pytest.raises(ValueError, match=f"{near}.*got '{name}'; there are {', '.join(methods.names())}"):
             ask(name)
 
 

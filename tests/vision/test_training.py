@@ -39,7 +39,7 @@ from ordinal_entropy.vision.training import (
 from torchmetrics import Metric  # isort: skip  # after torchvision's guard
 
 SIZE = 16
-SETTINGS = Settings(epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), feature_rows=8)
+SETTINGS = Settings(epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), feature_rows=8, checkpoint_seconds=0)
 
 
 class Errors(Metric):
@@ -504,6 +504,25 @@ class Unwaiting(Steps):
     def on_train_batch_end(self, outputs, batch, batch_idx):
         super().on_train_batch_end(outputs, batch, batch_idx)
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_checkpoints_are_not_written_more_often_than_asked(tmp_path, monkeypatch):
+    """The best epoch is the same file in the end, also where it was none that wrote one."""
+    written = []
+    real = training.Files.write
+    monkeypatch.setattr(training.Files, "write", lambda *inputs: (written.append(inputs[1].name), real(*inputs))[1])
+    content = {}
+    for seconds, count in ((0, 3), (1000, 1)):
+        written.clear()
+        settings = replace(SETTINGS, checkpoint_seconds=seconds, learning_rate=0.1)
+        module, folder = a_module(settings=settings), tmp_path / str(seconds)
+        history = run(module, folder)
+        assert written.count("last.ckpt") == count and written.count("best.ckpt") <= count
+        content[seconds] = training.read_checkpoint(folder / "best.ckpt"), history
+    (often, scores), (seldom, same) = content[0], content[1000]
+    best = min(range(3), key=lambda epoch: scores[epoch]["validation"]["mae"])
+    assert scores == same and often.epoch == seldom.epoch == best + 1
+    assert all(torch.equal(often.weights[name], seldom.weights[name]) for name in often.weights)
 
 
 @pytest.mark.gpu

@@ -131,7 +131,8 @@ class TappedMethod:
         """Numbers of the last step, as scalars on its device; none if the step had no loss.
 
         "loss" is the term. Of ordinal entropy and its relatives also "diversity" and "tightness", without their
-        strengths; if rows or pairs are drawn, from draws of its own, which the training does not notice. Entropies of
+        strengths; if rows or pairs are drawn, from draws of its own, which the training does not notice; and strengths
+        that set themselves, as "diversity_strength" and "tightness_strength". Entropies of
         at most 1024 rows: "entropy" (MeanNN, in nats, up to a constant) and "entropy_normalized", of the same rows on
         the unit sphere; not for fewer than two rows or where a feature is not finite.
         """
@@ -143,6 +144,8 @@ class TappedMethod:
         if regularizer is not None:
             with _draws_undone(regularizer.generator, features.device):
                 found.update(regularizer.terms(features, targets, mask)._asdict())
+            if regularizer.balance is not None:
+                found.update({f"{name}_strength": value for name, value in regularizer.strengths._asdict().items()})
         if entropies:
             rows = _rows(features)
             if len(rows) >= 2 and bool(rows.isfinite().all()):
@@ -158,7 +161,7 @@ class TappedMethod:
 
     def _term(self, task_loss: Tensor, features: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
-            if isinstance(self.method, OrdinalEntropy):
+            if self._regularizer is not None:
                 term: Tensor = self.method(features, targets, mask, task_loss=task_loss)
             else:
                 outputs = None if self._outputs is None else self._outputs.features

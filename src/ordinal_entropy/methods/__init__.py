@@ -24,9 +24,14 @@ class Method(Protocol):
     replaces_task_loss: bool  # then the task loss is not added
 
     def __call__(
-        self, features: Tensor, targets: Tensor, mask: Tensor | None = None, predictions: Tensor | None = None
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        predictions: Tensor | None = None,
+        task_loss: Tensor | None = None,
     ) -> Tensor:
-        """Scalar that is added to the task loss, strength included."""
+        """Scalar that is added to the task loss, strength included; a strength that sets itself looks at that loss."""
         ...
 
     def outputs(self, t: int) -> int:
@@ -91,7 +96,7 @@ def options(name: str) -> tuple[str, ...]:
 
 
 def create(name: str, **options: Any) -> Method:
-    """The method of that name: a module without state.
+    """The method of that name: a module, without state but for a balance or a memory.
 
     Args:
         name: one of :func:`names`.

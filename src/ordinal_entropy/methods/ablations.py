@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
 
 FIXED: dict[str, dict[str, Any]] = {
@@ -16,7 +17,10 @@ FIXED: dict[str, dict[str, Any]] = {
     "ld-sqrt": {"tightness_weight": 0.0, "weighting": "sqrt"},
     "lt": {"diversity_weight": 0.0},
     "oe": {},
+    "ld-balanced": {"tightness_weight": 0.0},
+    "oe-balanced": {},
 }
+BALANCED = {"ld-balanced": "ld", "oe-balanced": "oe"}  # whose strength sets itself, and what they are otherwise
 
 DESCRIPTIONS = {
     "ld-unweighted": "L'_d: pushes the centers of the features apart, whatever their targets",
@@ -27,18 +31,22 @@ DESCRIPTIONS = {
     "ld-sqrt": "L_d with the square roots of the distances of the targets as weights",
     "lt": "L_t: pulls the features of one target to their center",
     "oe": "ordinal entropy, L_d + L_t: pushes the centers apart and pulls the features to them",
+    "ld-balanced": "L_d at a strength that sets itself: its gradient is a fraction of the task loss's",
+    "oe-balanced": "L_d + L_t at strengths that set themselves: the gradient of each is a fraction of the task loss's",
 }
 
 
 def free_options(name: str) -> tuple[str, ...]:
-    """Every option of :class:`OrdinalEntropy` that the name does not fix, after the overall strength.
+    """Every option of :class:`OrdinalEntropy` that the name does not fix, and the overall strength or the balance.
 
     Example:
         >>> "weighting" in free_options("ld"), "weighting" in free_options("ld-sqrt")
         (True, False)
+        >>> free_options("oe")[0], free_options("oe-balanced")[0]
+        ('strength', 'balance')
     """
-    parameters = inspect.signature(OrdinalEntropy).parameters
-    return ("strength", *(option for option in parameters if option not in FIXED[name]))
+    options = (option for option in inspect.signature(OrdinalEntropy).parameters if option not in FIXED[name])
+    return ("balance" if name in BALANCED else "strength", *(option for option in options if option != "balance"))
 
 
 class Regularizer(nn.Module):
@@ -47,8 +55,9 @@ class Regularizer(nn.Module):
     Args:
         name: a key of ``FIXED``.
         strength: multiplies both terms.
+        balance: of a name in ``BALANCED``, in place of the strength.
         options: those of :class:`OrdinalEntropy` that the name does not fix; ``diversity_weight`` and
-            ``tightness_weight`` are relative to the strength.
+            ``tightness_weight`` are relative to the strength or the balance.
 
     Example:
         >>> Regularizer("ld", strength=0.001, rescale="authors")
@@ -59,18 +68,27 @@ class Regularizer(nn.Module):
 
     replaces_task_loss = False
 
-    def __init__(self, name: str, *, strength: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self, name: str, *, strength: float = 1.0, balance: float | Balance = FRACTION, **options: Any
+    ) -> None:
         super().__init__()
+        if name in BALANCED:
+            options = {**options, "balance": balance}
         all_options: dict[str, Any] = {"diversity_weight": 1.0, "tightness_weight": 1.0, **options, **FIXED[name]}
         for weight in ("diversity_weight", "tightness_weight"):
             all_options[weight] = strength * all_options[weight]
         self.regularizer = OrdinalEntropy(**all_options)
 
     def forward(
-        self, features: Tensor, targets: Tensor, mask: Tensor | None = None, predictions: Tensor | None = None
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        predictions: Tensor | None = None,
+        task_loss: Tensor | None = None,
     ) -> Tensor:
         """What is added to the task loss, strength included; layouts as in ``functional.ordinal_entropy``."""
-        return self.regularizer(features, targets, mask)  # type: ignore[no-any-return]
+        return self.regularizer(features, targets, mask, task_loss=task_loss)  # type: ignore[no-any-return]
 
     def outputs(self, t: int) -> int:
         """How many numbers the model gives for targets of ``t``: as many."""

@@ -15,7 +15,12 @@ class Baseline(nn.Module):
     replaces_task_loss = False
 
     def forward(
-        self, features: Tensor, targets: Tensor, mask: Tensor | None = None, predictions: Tensor | None = None
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        predictions: Tensor | None = None,
+        task_loss: Tensor | None = None,
     ) -> Tensor:
         """Zero, float32 for half-precision features."""
         half = features.dtype in (torch.float16, torch.bfloat16)

@@ -91,7 +91,12 @@ class Classification(nn.Module):
                 setattr(self, name, float(edge))
 
     def forward(
-        self, features: Tensor, targets: Tensor, mask: Tensor | None = None, predictions: Tensor | None = None
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        predictions: Tensor | None = None,
+        task_loss: Tensor | None = None,
     ) -> Tensor:
         """The loss, in place of the task loss.
 

@@ -328,7 +328,7 @@ def settings(recipe: Any) -> "Settings":
 def method_of(plan: Plan, **further: Any) -> methods.Method:
     """The method of a run: of the keys of its recipe, and of further options, those that it takes."""
     recipe = plan.recipe
-    keys = {"strength", "tightness_weight", "rescale", "bins", "decode"}
+    keys = {"strength", "tightness_weight", "balance", "rescale", "bins", "decode"}
     options = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name in keys}
     options |= {"gather": recipe.devices * recipe.nodes > 1, **further}
     known = methods.options(plan.method)

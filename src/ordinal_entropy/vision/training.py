@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -87,6 +88,7 @@ class Settings:
     channels_last: bool = True
     compile: bool = False
     graph: bool = False  # steps as a CUDA graph, where one can be made; see `Training.graphed`
+    checkpoint_seconds: float = 10.0  # between two checkpoints, at least
     accumulate: int = 1  # parts of a step, one after the other
     devices: int = 1  # of a machine
     nodes: int = 1  # machines
@@ -271,9 +273,10 @@ class Training(lightning.LightningModule):
         outputs, features = self(seen.images)
         with torch.autocast(outputs.device.type, enabled=False):
             outputs = outputs.float()
-            loss: Tensor = self.method(features, seen.targets, seen.mask, predictions=outputs)
-            if not self.method.replaces_task_loss:
-                loss = self.task_loss(outputs, seen) + loss
+            task_loss = None if self.method.replaces_task_loss else self.task_loss(outputs, seen)
+            loss: Tensor = self.method(features, seen.targets, seen.mask, predictions=outputs, task_loss=task_loss)
+            if task_loss is not None:
+                loss = task_loss + loss
         return Step(loss, *split.scored(self.method.decode(outputs.detach()), seen))
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -501,8 +504,8 @@ def fit(
 ) -> list[dict[str, Scores]]:
     """Trains, from the last checkpoint in the folder if there is one.
 
-    Writes ``last.ckpt`` after every epoch, ``best.ckpt`` after the best one on validation, ``csv/`` and, where it is
-    installed, ``tensorboard/``.
+    Writes ``last.ckpt`` after an epoch, if the one before is older than some seconds, and after the last one;
+    ``best.ckpt`` of the best one on validation so far with it; ``csv/`` and, where it is installed, ``tensorboard/``.
 
     Args:
         module: a new one.
@@ -535,7 +538,7 @@ def fit(
             precision=_PRECISIONS[settings.precision if where.type == "cuda" else "float32"][0],
             accumulate_grad_batches=settings.accumulate,
             gradient_clip_val=settings.clip or None,
-            callbacks=[_Checkpoints(folder, monitor, lower_is_better)],
+            callbacks=[_Checkpoints(folder, monitor, lower_is_better, settings.checkpoint_seconds)],
             plugins=[_WholeFiles(module.files)],
             logger=_loggers(folder),
             log_every_n_steps=0,  # nothing is logged in a step
@@ -608,12 +611,19 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 class _Checkpoints(CheckpointCallback):
-    """Keeps the last epoch, and the best one on validation: Lightning's own does more in every step."""
+    """Keeps the last epoch, and the best one on validation: Lightning's own does more in every step.
 
-    def __init__(self, folder: Path, monitor: str, lower_is_better: bool) -> None:
+    They are written together, and not more often than every so many seconds: of a small network an epoch may take less
+    time than its file.
+    """
+
+    def __init__(self, folder: Path, monitor: str, lower_is_better: bool, seconds: float) -> None:
         self.folder = folder
         self.monitor = monitor
         self.sign = 1 if lower_is_better else -1
+        self.seconds = seconds
+        self.written = time.monotonic()
+        self.best: dict[str, Any] | None = None  # what is to be written
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Has them written, after the scores of the epoch are known."""
@@ -621,8 +631,16 @@ class _Checkpoints(CheckpointCallback):
         scores = [self.sign * epoch["validation"][self.monitor] for epoch in pl_module.history]
         scores = [math.inf if math.isnan(score) else score for score in scores]
         if scores.index(min(scores)) == len(scores) - 1:
-            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
+            state = {name: value.clone() for name, value in trainer.strategy.lightning_module_state_dict().items()}
+            self.best = {"state_dict": state, "history": list(pl_module.history), "facts": pl_module.facts}
+        due = len(scores) == pl_module.settings.epochs or time.monotonic() - self.written >= self.seconds
+        if not trainer.strategy.broadcast(due):
+            return
+        if self.best is not None and trainer.is_global_zero:
+            pl_module.files.write(self.folder / BEST, partial(torch.save, on_host(self.best)))
+        self.best = None
         trainer.save_checkpoint(self.folder / LAST)
+        self.written = time.monotonic()
 
 
 class _WholeFiles(TorchCheckpointIO):

@@ -124,7 +124,7 @@ def test_evaluation_gives_the_last_scores_again(tmp_path):
 
 
 def test_runs_of_a_stack_share_all_but_their_method():
-    with pytest.raises(ValueError, match="expected runs of a stack to differ in strength, samples"):
+    with pytest.raises(ValueError, match="expected runs of a stack to differ in strength, balance, samples"):
         recipe.train_stacked([Plan("ld", 0, TINY), Plan("ld", 0, replace(TINY, hidden=9))], device="cpu")
     with pytest.raises(ValueError, match="expected at least one run, got none"):
         recipe.train_stacked([], device="cpu")

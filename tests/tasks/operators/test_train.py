@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ordinal_entropy import functional
+from ordinal_entropy.balance import Balance
 from ordinal_entropy.tasks.operators import data, graph, interrupts, model, stepping, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.draws import drawn_rows
@@ -55,6 +56,8 @@ def plain_loss(network, job, x, y, step):
         which = ((y - low) / (high - low) * job.bins).floor().clamp(max=job.bins - 1).long()
         return F.cross_entropy(out, which[:, 0])
     loss = F.mse_loss(out, y)
+    if job.method.endswith("-balanced"):
+        loss = loss + balanced_loss(network, job, features, y, loss, step)
     count = job.rows if job.samples is None else job.samples
     drawn = drawn_rows(torch.tensor([job.seed]), torch.tensor([step]), job.rows, count)[0, 0]
     z, v = features[drawn], y[drawn]
@@ -66,6 +69,19 @@ def plain_loss(network, job, x, y, step):
     if job.method in ("lt", "oe"):
         loss = loss + job.strength * functional.tightness(z, v)
     return loss
+
+
+def balanced_loss(network, job, features, y, loss, step):
+    """The terms of drawn rows, balanced by a module that stays with the network."""
+    own = vars(network).setdefault("balance", Balance(job.balance).double())  # no layer
+    drawn = drawn_rows(torch.tensor([job.seed]), torch.tensor([step]), job.rows, job.samples)[0, 0]
+    z, v = features[drawn], y[drawn]
+    if job.method == "ld-balanced":
+        terms = -functional.diversity(z, v, rescale=job.rescale, grouping="none"), features[:0].sum()
+    else:
+        terms = -functional.diversity(z, v, rescale=job.rescale), functional.tightness(z, v)
+    strengths = own(features, loss, *terms)
+    return strengths[0] * terms[0] + strengths[1] * terms[1]
 
 
 def plain_run(job, split, settings):
@@ -135,6 +151,9 @@ MIXED = [
     Job("oe", seed=10, rows=40, part=2, initial="default", strength=0.1),
     Job("oe", seed=11, rows=40, part=1, initial="default", strength=0.1),
     Job("classification", seed=12, rows=40, part=1, initial="default", bins=4, decode="left"),
+    Job("ld-balanced", seed=13, rows=40, part=1, initial="default"),
+    Job("ld-balanced", seed=14, rows=40, part=2, initial="default", balance=0.5, samples=4),
+    Job("oe-balanced", seed=15, rows=40, part=2, initial="default", balance=0.3),
 ]
 
 

@@ -78,6 +78,7 @@ class Age:
     # The method.
     strength: float = 1.0  # of what is added to the task loss
     tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
+    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     bins: int = 100  # classification: uniform over the range of the training ages
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left

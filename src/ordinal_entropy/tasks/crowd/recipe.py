@@ -101,6 +101,7 @@ class Crowd:
     # The method.
     strength: float = 10.0  # of what is added to the task loss; published beside sum-mse, whose scale it is for
     tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
+    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     grouping: float = 0.02  # cells share a center whose heads fall into one bin of this width; 0: only equal ones
     above: float = 1e-3  # cells with more heads than this are seen by the method
@@ -115,7 +116,7 @@ class Crowd:
         require_positive(self, "epochs", "repeats", "batch_size", "accumulate", "devices", "nodes", "stride")
         require_not_negative(self, "weight_decay", "momentum", "strength", "tightness_weight", "memory", "generated")
         require_not_negative(self, "train_rows", "feature_rows", "clip", "max_side", "crop", "above", "grouping")
-        for name in ("learning_rate", "loss_scale", "sigma"):
+        for name in ("learning_rate", "loss_scale", "sigma", "balance"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
         if not 0 < self.validation < 1:

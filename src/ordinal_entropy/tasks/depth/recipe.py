@@ -87,6 +87,7 @@ class Depth:
     # The method.
     strength: float = 1.0  # of what is added to the task loss
     tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
+    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     stride: int = 4  # one in so many features, down and across: 3,536 an image of 416 x 544
     grouping: str = "unique"  # pixels that share a center: unique (depths are whole millimetres), none, or a bin in m

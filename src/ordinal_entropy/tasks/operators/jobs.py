@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Method
-from ordinal_entropy.methods.ablations import Regularizer
+from ordinal_entropy.methods.ablations import BALANCED, Regularizer
 
 # Up to so many drawn rows a matrix of all pairs for each of several steps costs less than the fused operator.
 FEW_ROWS = {"cpu": 128, "cuda": 32}
@@ -24,6 +24,7 @@ class Job:
     part: int = 0  # trains on rows [part * rows, (part + 1) * rows) of the training rows, past their end from the start
     rows: int = 1000
     strength: float = 1e-3
+    balance: float = 0.1  # of a strength that sets itself, in its place
     samples: int | None = 10  # rows drawn in each step, without replacement, for all terms of the method; None: all
     rescale: str = "authors"
     initial: str = "authors"
@@ -131,11 +132,12 @@ def _terms(job: Job, distinct: bool) -> tuple[tuple[str, str], ...]:
     """
     if job.method == "baseline" or _replaces_task_loss(job):
         return ()
-    if job.method == "oe":
+    name = BALANCED.get(job.method, job.method)
+    if name == "oe":
         return (("ld", "none"),) if distinct else (("ld", "unique"), ("lt", "unique"))
-    if job.method == "lt":
+    if name == "lt":
         return () if distinct else (("lt", "unique"),)
-    return ((job.method, "none"),)
+    return ((name, "none"),)
 
 
 def _kind(job: Job, distinct: bool) -> tuple[Any, ...]:
@@ -158,4 +160,4 @@ def _replaces_task_loss(job: Job) -> bool:
 def _options(job: Job) -> dict[str, Any]:
     """Those options of the job that its method takes."""
     taken = methods.options(job.method)  # an unknown name is an error here
-    return {name: getattr(job, name) for name in ("strength", "rescale", "bins", "decode") if name in taken}
+    return {name: getattr(job, name) for name in ("strength", "balance", "rescale", "bins", "decode") if name in taken}

@@ -24,7 +24,7 @@ from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
 _VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
 # What runs of one stack may differ in; all else is one for all.
-_OF_A_RUN = ("strength", "samples", "rescale", "initial", "bins", "decode")
+_OF_A_RUN = ("strength", "balance", "samples", "rescale", "initial", "bins", "decode")
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Operators:
 
     # The method.
     strength: float = 1e-3  # of what is added to the task loss
+    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
     samples: int | None = 10  # rows drawn in each step for the regularizer (M); none: all. The authors' code has 10
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     bins: int = 100  # classification: uniform over the range of the run's training targets
@@ -70,8 +71,9 @@ class Operators:
         for name in ("weight_decay", "strength", "data_seed", "feature_rows"):
             if getattr(self, name) < 0 or not math.isfinite(getattr(self, name)):
                 raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(self, name)}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"expected learning_rate to be a positive number, got {self.learning_rate}")
+        for name in ("learning_rate", "balance"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
         if self.bins < 2:
             raise ValueError(f"expected bins to be at least 2, got {self.bins}")
         if self.samples is not None and not 2 <= self.samples <= self.rows:
@@ -129,6 +131,7 @@ def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> 
             part=seed % recipe.parts,
             rows=recipe.rows,
             strength=recipe.strength,
+            balance=recipe.balance,
             samples=recipe.samples,
             rescale=recipe.rescale,
             initial=recipe.initial,

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from ordinal_entropy import balance
+from ordinal_entropy.methods.ablations import BALANCED
 from ordinal_entropy.tasks.operators import model
 from ordinal_entropy.tasks.operators.draws import drawn_rows
 from ordinal_entropy.tasks.operators.jobs import Geometry, Group, Job, groups
 from ordinal_entropy.tasks.operators.pairs import pair_weights, weighted_distances
 
+_MOST_TERMS = 2  # of a method: diversity and tightness
 _PIECE = 2**14  # parameters that one processor of a GPU updates
 _BLOCK = {"cpu": 2**21, "cuda": 2**25}  # numbers in one hidden layer of all runs, in an evaluation
 
@@ -94,6 +97,13 @@ class Stepping:
             "adam_step": torch.zeros(len(self._pieces(self.stack.flat)), dtype=torch.float32, device=device),
             "step": torch.zeros((), dtype=torch.int64, device=device),
         }
+        fractions = [job.balance if job.method in BALANCED else 0.0 for job in jobs]
+        self.fractions = self.targets.new_tensor(fractions) if any(fractions) else None  # (r,)
+        if self.fractions is not None:  # running sums for strengths that set themselves
+            self.state["squares"] = self.targets.new_zeros(1 + _MOST_TERMS, len(jobs))
+            self.state["balanced_steps"] = self.targets.new_zeros(len(jobs))
+        numbers = torch.arange(len(jobs), device=device)
+        self.runs = [torch.cat([numbers[group.runs] for group in bundle.groups]) for bundle in self.bundles]
         self.hidden = [self._rows_with_one(hidden) for _ in self.stack.hidden]
         self.by_hidden = [torch.zeros_like(z) for z in self.hidden]
         self.outputs = [self.targets.new_empty(runs, n, outputs) for runs, outputs in heads]
@@ -197,7 +207,8 @@ class Stepping:
         for stream in self.streams:
             torch.cuda.current_stream().wait_stream(stream)
         if by_drawn:  # a row that was not drawn gets nothing
-            self.by_hidden[-1].flatten(0, 1)[:, :width].index_add_(0, draws.rows, torch.cat(by_drawn))
+            together = torch.cat(self._strengthened(by_drawn, by_features))
+            self.by_hidden[-1].flatten(0, 1)[:, :width].index_add_(0, draws.rows, together)
 
         below_of = [self.inputs, *self.hidden[:-1]]
         for k in reversed(range(len(stack.hidden))):
@@ -223,8 +234,11 @@ class Stepping:
                     value = group.method(self.hidden[-1][group.runs], self.targets[group.runs], predictions=leaf)
                 self._of(group, self.by_outputs).copy_(torch.autograd.grad(value, leaf, size)[0])
 
-    def _regularizers(self, draws: Draws) -> list[Tensor]:
-        """Gradients of what the methods add, at the drawn rows of each bundle ``(k, hidden)``."""
+    def _regularizers(self, draws: Draws) -> list[list[Tensor]]:
+        """Gradients of what the methods add, at the drawn rows of each bundle ``(k, hidden)``.
+
+        Of a bundle whose strengths set themselves those of each term, of all others their sum.
+        """
         width = self.stack.hidden[-1].matrix.shape[2]
         drawn = self.drawn
         torch.index_select(self.hidden[-1].flatten(0, 1)[:, :width], 0, draws.rows, out=drawn)
@@ -241,8 +255,37 @@ class Stepping:
                     values = [weighted_distances(leaf, weights, *bundle.geometry)]
                 else:
                     values, factors = self._called(bundle.groups[0], leaf, draws.targets[some].view(shape))
-                found.append(torch.autograd.grad(values, leaf, factors)[0].flatten(0, 1))
+                if factors is not None and _is_balanced(bundle.groups[0]):
+                    each = [torch.autograd.grad(value, leaf, own) for value, own in zip(values, factors, strict=True)]
+                else:
+                    each = [torch.autograd.grad(values, leaf, factors)]
+                found.append([one[0].flatten(0, 1) for one in each])
         return found
+
+    def _strengthened(self, by_drawn: list[list[Tensor]], by_features: Tensor) -> list[Tensor]:
+        """The gradients of each bundle, ``(k, hidden)``, where strengths set themselves with these.
+
+        Args:
+            by_drawn: from :meth:`_regularizers`.
+            by_features: ``(r, n, hidden)``, the gradient of the task loss.
+        """
+        if self.fractions is None:
+            return [each[0] for each in by_drawn]
+        now = torch.zeros_like(self.state["squares"])
+        now[0] = by_features.square().sum((1, 2))
+        for runs, each in zip(self.runs, by_drawn, strict=True):
+            for term, own in enumerate(each):
+                now[1 + term, runs] = own.view(len(runs), -1).square().sum(1)
+        squares, steps = balance.moved(self.state["squares"], self.state["balanced_steps"], now, balance.DECAY)
+        self.state["squares"].copy_(squares)
+        self.state["balanced_steps"].copy_(steps)
+        found = balance.strengths(squares, steps, self.fractions, balance.WARM_UP)  # (terms, r)
+        found = torch.where(self.fractions > 0, found, 1)  # others have theirs in the gradient already
+        whole = []
+        for runs, each in zip(self.runs, by_drawn, strict=True):
+            terms = [own.view(len(runs), -1) * found[term, runs, None] for term, own in enumerate(each)]
+            whole.append(torch.stack(terms).sum(0).view(each[0].shape))
+        return whole
 
     def _called(self, group: Group, features: Tensor, targets: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Means over the runs of a group of what its method adds, and how many runs each is the mean of."""
@@ -319,6 +362,10 @@ def _bundles(groups: Sequence[Group]) -> list[Bundle]:
         geometry = None if pairs is None else pairs.geometry
         bundles.append(Bundle(together, sum(map(_count, together)), together[0].samples, geometry))
     return bundles
+
+
+def _is_balanced(group: Group) -> bool:
+    return getattr(getattr(group.method, "regularizer", None), "balance", None) is not None
 
 
 def _count(group: Group) -> int:

@@ -1,0 +1,130 @@
+"""Strengths that set themselves: each term's gradient at the features is kept at a fraction of the task loss's there.
+
+What a fixed strength does depends on the unit of the task loss, on the length of the features and on the batch. The
+ratio of two gradients at the same place depends on none of these, so a fraction means the same on every task. The
+gradients are compared by running mean squares, since those of single batches are noisy:
+
+    strength = fraction * min(1, steps / warm_up) * sqrt(mean |d task / d features|^2 / mean |d term / d features|^2)
+"""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+FRACTION = 0.1  # of the task loss's gradient
+DECAY = 0.98  # of the running means, a step
+WARM_UP = 100  # steps in which strengths grow from nothing
+_SCALE = 2.0**12  # gradients of float16 features are computed times this: small ones would be 0
+
+
+def strengths(squares: Tensor, steps: Tensor, fraction: float | Tensor, warm_up: int) -> Tensor:
+    """Strengths of the terms; 0 of a term that never had a gradient.
+
+    Args:
+        squares: ``(1 + terms, ...)``, running sums of the squared norms: the task loss's first. What they have in
+            common, as a correction for the first steps, does not matter.
+        steps: in those sums, a scalar or ``(...)``.
+        fraction: of the task loss's gradient that each term's is to have; one, or ``(...)``.
+        warm_up: steps in which strengths grow from nothing.
+
+    Example:
+        >>> strengths(torch.tensor([4.0, 1.0, 0.0]), torch.tensor(100.0), 0.1, warm_up=100)
+        tensor([0.2000, 0.0000])
+    """
+    task, own = squares[:1], squares[1:]
+    ratio = torch.where(own > 0, task / torch.where(own > 0, own, 1), 0).sqrt()
+    return fraction * (steps / max(warm_up, 1)).clamp(max=1) * ratio
+
+
+def moved(squares: Tensor, steps: Tensor, now: Tensor, decay: float) -> tuple[Tensor, Tensor]:
+    """The sums and their steps after one more; a step that is not finite, as a loss scale may make it, is left out.
+
+    Example:
+        >>> moved(torch.tensor([1.0, 0.0]), torch.tensor(1.0), torch.tensor([3.0, 2.0]), decay=0.5)
+        (tensor([3.5000, 2.0000]), tensor(2.))
+    """
+    finite = now.isfinite().all(0)
+    return torch.where(finite, decay * squares + now, squares), steps + finite
+
+
+class Balance(nn.Module):
+    """The strengths of the terms of a loss, learned from their gradients as training goes.
+
+    Its two buffers go into checkpoints. In ``eval`` mode, and where no gradient is wanted, the strengths are those of
+    the last step. No step waits for a device. Under data parallelism the ranks share their means, so that all have the
+    same strengths.
+
+    Args:
+        fraction: of the norm of the task loss's gradient at the features, that each term's gradient is to have.
+        decay: of the running means, a step.
+        warm_up: steps in which the strengths grow from nothing.
+        terms: how many there are.
+
+    Example:
+        >>> balance = Balance(0.1, warm_up=1, terms=1)
+        >>> features = torch.tensor([[3.0, 4.0]], requires_grad=True)
+        >>> balance(features, 0.5 * features.square().sum(), (2 * features).sum())  # gradients of length 5 and 8 ** 0.5
+        tensor([0.1768])
+    """
+
+    squares: Tensor
+    steps: Tensor
+
+    def __init__(
+        self, fraction: float = FRACTION, *, decay: float = DECAY, warm_up: int = WARM_UP, terms: int = 2
+    ) -> None:
+        super().__init__()
+        if not 0 < fraction < float("inf"):
+            raise ValueError(f"expected balance to be a positive fraction of the task loss's gradient, got {fraction}")
+        if not 0 <= decay < 1:
+            raise ValueError(f"expected decay from 0 to below 1, got {decay}")
+        if warm_up < 0:
+            raise ValueError(f"expected warm_up to be at least 0, got {warm_up}")
+        self.fraction, self.decay, self.warm_up = float(fraction), decay, warm_up
+        self.register_buffer("squares", torch.zeros(1 + terms))  # the task loss's, then each term's
+        self.register_buffer("steps", torch.zeros(()))
+
+    @property
+    def strengths(self) -> Tensor:
+        """One a term, as of the last step; without a graph."""
+        return strengths(self.squares, self.steps, self.fraction, self.warm_up)
+
+    def forward(self, features: Tensor, task_loss: Tensor, *terms: Tensor) -> Tensor:
+        """The strengths from this step on.
+
+        Args:
+            features: that all losses were computed from, part of their graph.
+            task_loss: scalar.
+            terms: scalars.
+        """
+        if self.training and torch.is_grad_enabled() and features.requires_grad:
+            self._observe(features, task_loss, *terms)
+        return self.strengths
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _observe(self, features: Tensor, task_loss: Tensor, *terms: Tensor) -> None:
+        if task_loss.dim() != 0:
+            raise ValueError(f"expected task_loss to be a scalar, got the shape {tuple(task_loss.shape)}")
+        scale, dtype = _SCALE if features.dtype == torch.float16 else 1.0, self.squares.dtype
+        found = []
+        for loss in (task_loss, *terms):
+            by_features = None
+            if loss.requires_grad:
+                (by_features,) = torch.autograd.grad(loss * scale, features, retain_graph=True, allow_unused=True)
+            if by_features is None and loss is task_loss:
+                raise ValueError(
+                    "expected a task_loss that depends on the features, got one that does not; it must be of the same "
+                    "forward pass, and the features the tensor that went into the head"
+                )
+            norm = features.new_zeros((), dtype=dtype) if by_features is None else by_features.to(dtype).norm()
+            found.append((norm / scale).square())
+        now = torch.stack(found).to(self.squares.device)
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            dist.all_reduce(now)
+        squares, steps = moved(self.squares, self.steps, now, self.decay)
+        self.squares.copy_(squares)
+        self.steps.copy_(steps)
+
+    def extra_repr(self) -> str:
+        """The fraction and the rest."""
+        return f"{self.fraction:g}, decay={self.decay}, warm_up={self.warm_up}"

@@ -1,0 +1,237 @@
+"""A strength that sets itself: the ratio of two gradients at the features, through everything training does to it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+from ordinal_entropy import OrdinalEntropy, methods
+from ordinal_entropy.balance import Balance
+from processes import run
+
+
+def problem(rows=24, dtype=torch.float32, seed=0):
+    """A head, features that want a gradient, targets some of which are equal."""
+    generator = torch.Generator().manual_seed(seed)
+    head = nn.Linear(6, 1).to(dtype)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    features = torch.randn(rows, 6, generator=generator, dtype=dtype).requires_grad_()
+    return head, features, torch.randint(5, (rows, 1), generator=generator).to(dtype)
+
+
+def norm(loss, features):
+    return torch.autograd.grad(loss, features, retain_graph=True)[0].norm().item()
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (3.0, 1.0), (1.0, 0.0), (0.0, 2.0)])
+def test_each_term_has_its_fraction_of_the_task_losses_gradient(weights):
+    head, features, targets = problem()
+    task = mse_loss(head(features), targets)
+    reg = OrdinalEntropy(*weights, balance=Balance(0.1, warm_up=4))
+    for step in range(1, 7):
+        loss = reg(features, targets, task_loss=task)
+        terms, strengths, grown = reg.terms(features, targets), reg.strengths, min(1, step / 4)
+        for term, strength, weight in zip(terms, strengths, weights, strict=True):
+            assert norm(strength * term, features) == pytest.approx(
+                0.1 * weight * grown * norm(task, features), rel=1e-4
+            )
+        expected = strengths.tightness * terms.tightness - strengths.diversity * terms.diversity
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_units_do_not_matter():
+    """Neither that of the targets in the task loss nor the length of the features."""
+    head, features, targets = problem()
+    share = []
+    for unit, length in ((1.0, 1.0), (1000.0, 1.0), (1.0, 0.01)):
+        reg = OrdinalEntropy(balance=0.1)
+        own = (length * features).detach().requires_grad_()
+        task = unit * mse_loss(head(own / length), targets)
+        loss = reg(own, targets, task_loss=task)
+        share.append(norm(loss, own) / norm(task, own))
+    assert share == pytest.approx([share[0]] * 3, rel=1e-4)
+
+
+def test_a_running_mean_smooths_batches():
+    reg = OrdinalEntropy(balance=Balance(0.5, decay=0.9, warm_up=0))
+    squares = torch.zeros(3, dtype=torch.float64)
+    for seed in range(8):
+        head, features, targets = problem(seed=seed)
+        task = mse_loss(head(features), targets)
+        reg(features, targets, task_loss=task)
+        losses = task, *reg.terms(features, targets)
+        squares = 0.9 * squares + torch.tensor([norm(loss, features) ** 2 for loss in losses], dtype=torch.float64)
+        expected = 0.5 * (squares[0] / squares[1:]).sqrt()
+        torch.testing.assert_close(torch.stack([*reg.strengths]).double(), expected, rtol=1e-4, atol=0)
+
+
+def test_the_gradient_of_the_whole_is_that_of_fixed_strengths():
+    """The strengths are constants: nothing flows through them."""
+    head, features, targets = problem()
+    reg = OrdinalEntropy(balance=Balance(0.3, warm_up=0))
+    loss = reg(features, targets, task_loss=mse_loss(head(features), targets))
+    fixed = OrdinalEntropy(*(float(each) for each in reg.strengths))
+    for found, expected in zip(
+        torch.autograd.grad(loss, features), torch.autograd.grad(fixed(features, targets), features), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_checkpoint_goes_on_with_the_same_strengths():
+    reg = OrdinalEntropy(balance=0.1)
+    for seed in range(3):
+        head, features, targets = problem(seed=seed)
+        reg(features, targets, task_loss=mse_loss(head(features), targets))
+    again = OrdinalEntropy(balance=0.1)
+    again.load_state_dict(copy.deepcopy(reg.state_dict()))
+    head, features, targets = problem(seed=9)
+    task = mse_loss(head(features), targets)
+    assert again(features, targets, task_loss=task) == reg(features, targets, task_loss=task)
+    assert again.strengths == reg.strengths
+    assert OrdinalEntropy().state_dict() == {}
+
+
+def test_outside_of_training_the_last_strengths_hold():
+    reg = OrdinalEntropy(balance=Balance(0.1, warm_up=0))
+    head, features, targets = problem()
+    task = mse_loss(head(features), targets)
+    reg(features, targets, task_loss=task)
+    before = reg.strengths
+    other = features.detach() * 3
+    with torch.no_grad():
+        reg(other, targets, task_loss=5 * task)
+    reg.eval()
+    assert reg(features, targets, task_loss=5 * task) == reg(features, targets)
+    assert reg.strengths == before and reg.balance.steps == 1
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_accumulated_parts_of_a_step(parts):
+    """A task loss that is divided, or a whole loss that is: what counts is the ratio."""
+    head, features, targets = problem()
+    shares = []
+    for divided in (True, False):
+        reg = OrdinalEntropy(balance=Balance(0.2, warm_up=0))
+        task = mse_loss(head(features), targets) / (parts if divided else 1)
+        loss = (task + reg(features, targets, task_loss=task)) / (1 if divided else parts)
+        shares.append(torch.autograd.grad(loss, features)[0])
+    torch.testing.assert_close(*shares)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_precisions(dtype):
+    head, features, targets = problem()
+    expected = OrdinalEntropy(balance=Balance(0.1, warm_up=0))
+    expected(features, targets, task_loss=1e-4 * mse_loss(head(features), targets))
+    own = features.detach().to(dtype).requires_grad_()
+    reg = OrdinalEntropy(balance=Balance(0.1, warm_up=0))
+    reg(own, targets, task_loss=1e-4 * mse_loss(head(own.float()), targets))
+    for found, other in zip(reg.strengths, expected.strengths, strict=True):
+        assert found.item() == pytest.approx(other.item(), rel=2e-2 if dtype != torch.float64 else 1e-4)
+
+
+def test_a_step_that_overflowed_is_left_out():
+    reg = OrdinalEntropy(balance=Balance(0.1, warm_up=0))
+    head, features, targets = problem()
+    task = mse_loss(head(features), targets)
+    reg(features, targets, task_loss=task)
+    before = reg.strengths
+    reg(features, targets, task_loss=task * float("inf"))
+    assert reg.strengths == before and reg.balance.steps == 1
+
+
+def test_a_term_without_a_gradient_has_no_strength():
+    head, features, _ = problem()
+    targets = torch.ones(24, 1)  # one distinct target: no diversity
+    reg = OrdinalEntropy(balance=Balance(0.1, warm_up=0))
+    loss = reg(features, targets, task_loss=mse_loss(head(features), targets))
+    assert reg.strengths.diversity == 0 and reg.strengths.tightness > 0
+    (gradient,) = torch.autograd.grad(loss, features)
+    assert gradient.isfinite().all() and gradient.abs().max() > 0
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
+def test_compiled():
+    head, features, targets = problem()
+
+    def step(reg, own):
+        task = mse_loss(head(own), targets)
+        return task + reg(own, targets, task_loss=task)
+
+    found = []
+    for make in (lambda f: f, lambda f: torch.compile(f, backend="eager")):
+        reg, own = OrdinalEntropy(balance=Balance(0.1, warm_up=0)), features.detach().clone().requires_grad_()
+        loss = make(step)(reg, own)
+        found.append((loss.detach(), torch.autograd.grad(loss, own)[0], reg.balance.squares))
+    for eager, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(eager, compiled)
+
+
+def networks():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh()), nn.Linear(8, 1)
+
+
+def trained(rank, world):
+    """Three steps on this rank's part of 12 rows; strengths and weights."""
+    body, head = networks()
+    model = nn.Sequential(body, head)
+    if world > 1:
+        model = DistributedDataParallel(model)
+    reg = OrdinalEntropy(balance=Balance(0.3, warm_up=0), gather=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(1)
+    x, y = torch.randn(3, 12, 5, generator=generator), torch.randint(4, (3, 12, 1), generator=generator).float()
+    own = slice(12 // world * rank, 12 // world * (rank + 1))
+    features = []
+    body.register_forward_hook(lambda module, inputs, output: features.append(output))
+    for step in range(3):
+        task = mse_loss(model(x[step, own]), y[step, own])
+        loss = task + reg(features.pop(), y[step, own], task_loss=task)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return torch.stack([*reg.strengths]), torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_ranks_have_the_strengths_of_one_process():
+    strengths, weights = trained(0, 1)
+    for own, ranks_weights in run(trained, 2):
+        torch.testing.assert_close(own, strengths)
+        torch.testing.assert_close(ranks_weights, weights)
+
+
+@pytest.mark.parametrize("name", ["ld-balanced", "oe-balanced"])
+def test_methods_hand_the_task_loss_on(name):
+    head, features, targets = problem()
+    method = methods.create(name, balance=Balance(0.1, warm_up=0))
+    task = mse_loss(head(features), targets)
+    loss = method(features, targets, task_loss=task)
+    parts = 2 if name == "oe-balanced" else 1
+    assert 0 < norm(loss, features) <= 0.1001 * parts * norm(task, features)
+
+
+def test_mistakes_are_told():
+    head, features, targets = problem()
+    reg = OrdinalEntropy(balance=0.1)
+    with pytest.raises(ValueError, match=r"expected task_loss with balance=0\.1"):
+        reg(features, targets)
+    with pytest.raises(ValueError, match="expected task_loss to be a scalar"):
+        reg(features, targets, task_loss=(head(features) - targets).square())
+    with pytest.raises(ValueError, match="expected a task_loss that depends on the features"):
+        reg(features, targets, task_loss=mse_loss(head(features.detach()), targets))
+    for wrong in (0, -0.1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="expected balance to be a positive fraction"):
+            OrdinalEntropy(balance=wrong)
+    for wrong in (True, "0.1"):
+        with pytest.raises(TypeError, match="expected balance to be a number"):
+            OrdinalEntropy(balance=wrong)
+    with pytest.raises(ValueError, match="decay"):
+        Balance(decay=1.0)
+    with pytest.raises(ValueError, match="warm_up"):
+        Balance(warm_up=-1)
