@@ -56,6 +56,7 @@ def test_checks_of_scikit_learn(estimator, check):
         OrdinalEntropyRegressor(),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, method="baseline"),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, method="lt", grouping=0.5, strength=1.0),
+        OrdinalEntropyRegressor(hidden_layer_sizes=16, method="oe-balanced", grouping=0.5),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, learning_rate=0.01, batch_size=16, epochs=20),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, early_stopping=True, activation="tanh"),
     ]
@@ -209,6 +210,17 @@ def test_features_feed_the_next_step_of_a_pipeline():
     assert steps.score(*table(seed=1)) > 0.7
     names = regressor.get_feature_names_out()
     assert len(names) == 16 and names[0] == "ordinalentropyregressor0"
+
+
+def test_a_strength_that_sets_itself():
+    """Goes on in ``partial_fit``, and does not depend on the unit of the table."""
+    whole = small(method="oe-balanced", grouping=0.5, epochs=6).fit(X, Y)
+    parts = small(method="oe-balanced", grouping=0.5, epochs=6)
+    for _ in range(6):
+        parts.partial_fit(X, Y)
+    np.testing.assert_allclose(parts.predict(X), whole.predict(X), rtol=1e-9)
+    other = small(method="oe-balanced", grouping=0.5, epochs=6, balance=0.5).fit(X, Y)
+    assert np.abs(other.predict(X) - whole.predict(X)).max() > 1e-6
 
 
 def test_a_grid_over_the_strength():
@@ -427,7 +439,7 @@ def test_bad_weights(weight, sentence):
         (
             "method",
             "classification",
-            "expected method to be one of baseline, ld-unweighted, .*, oe, got 'classification'",
+            "expected method to be one of baseline, ld-unweighted, .*, oe-balanced, got 'classification'",
         ),
         ("activation", "swish", "expected activation to be one of relu, gelu, silu, tanh, got 'swish'"),
         ("dtype", "float16", "expected dtype to be one of float64, float32, got 'float16'"),
@@ -439,6 +451,7 @@ def test_bad_weights(weight, sentence):
         ("epochs", 2.5, "expected epochs to be a whole number from 1, got 2.5"),
         ("n_iter_no_change", True, "expected n_iter_no_change to be a whole number from 1, got True"),
         ("strength", -1, "expected strength to be a number from 0, got -1"),
+        ("balance", 0, "expected balance to be a positive number, got 0"),
         ("learning_rate", "fast", "expected learning_rate to be a number from 0, got 'fast'"),
         ("tol", float("nan"), "expected tol to be a number from 0, got nan"),
         ("validation_fraction", 1.0, "expected validation_fraction between 0 and 1, got 1.0"),

@@ -87,6 +87,8 @@ class OrdinalEntropyRegressor(
         method: what is added to the loss: "oe", "ld", ...: a name of ``oe.methods`` that does not replace the loss;
             "baseline" adds nothing.
         strength: factor of what is added.
+        balance: of "ld-balanced" and "oe-balanced", in place of the strength: the gradient of each term at the
+            features, as a fraction of that of the squared error.
         grouping: which rows share a center: those of equal target ("unique"), of equal bin (a number: the width of the
             bins in standard deviations of the target), or no two ("none"). Where no target repeats, only bins give
             the tightness of "oe" and "lt" something to pull.
@@ -130,6 +132,7 @@ class OrdinalEntropyRegressor(
         *,
         method: str = "oe",
         strength: float = 0.01,
+        balance: float = 0.1,
         grouping: str | float = "unique",
         batch_size: int | str = "auto",
         learning_rate: float = 3e-3,
@@ -148,6 +151,7 @@ class OrdinalEntropyRegressor(
         self.activation = activation
         self.method = method
         self.strength = strength
+        self.balance = balance
         self.grouping = grouping
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -242,6 +246,8 @@ class OrdinalEntropyRegressor(
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise ValueError(f"expected {name} to be a number from 0, got {value!r}")
+        if not (isinstance(self.balance, Real) and 0 < float(self.balance) < math.inf):
+            raise ValueError(f"expected balance to be a positive number, got {self.balance!r}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
 
@@ -288,6 +294,7 @@ class OrdinalEntropyRegressor(
         self._optimizer = torch.optim.AdamW(
             self.network_.parameters(), lr=float(self.learning_rate), weight_decay=float(self.weight_decay)
         )
+        self._added = self._regularizer()
         self._n_features_out = widths[-1]
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
@@ -298,11 +305,10 @@ class OrdinalEntropyRegressor(
         device = _device(self.device, _DTYPES[self.dtype])
         rows = self._standardized(table, device)
         check = None if held_back is None else self._standardized(held_back, device)
-        regularizer = self._regularizer()
         self._move(device)
         best, best_state, since = math.inf, None, 0
         for _ in range(epochs):
-            loss = self._epoch(rows, regularizer)
+            loss = self._epoch(rows, self._added)
             self.n_iter_ += 1
             self.loss_curve_.append(loss)
             if self.verbose:
@@ -341,7 +347,7 @@ class OrdinalEntropyRegressor(
             features = body(inputs)
             loss = _squared_error(head(features), targets, weight)
             if regularizer is not None:
-                loss = loss + regularizer(features, targets, sample_weight=weight)
+                loss = loss + regularizer(features, targets, sample_weight=weight, task_loss=loss)
             self._optimizer.zero_grad()
             loss.backward()
             self._optimizer.step()
@@ -351,8 +357,10 @@ class OrdinalEntropyRegressor(
     def _regularizer(self) -> OrdinalEntropy | None:
         if self.method == "baseline":
             return None
-        made = methods.create(self.method, strength=float(self.strength), grouping=self.grouping)
-        return made.regularizer  # type: ignore[attr-defined,no-any-return]  # that takes weights
+        given = {"strength": float(self.strength), "balance": float(self.balance), "grouping": self.grouping}
+        taken = methods.options(self.method)
+        made = methods.create(self.method, **{name: value for name, value in given.items() if name in taken})
+        return made.regularizer.to(_DTYPES[self.dtype])  # type: ignore[attr-defined,no-any-return]  # takes weights
 
     def _standardized(self, table: _Table, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs ``(n, p)``, targets ``(n, t)`` and weights ``(n,)`` of mean 1, as tensors."""
@@ -364,8 +372,10 @@ class OrdinalEntropyRegressor(
         return inputs_, targets_, weight_
 
     def _move(self, device: torch.device) -> None:
-        """Network and optimizer to the device."""
+        """Network, regularizer and optimizer to the device."""
         self.network_.to(device)
+        if self._added is not None:
+            self._added.to(device)
         self._optimizer.load_state_dict(self._optimizer.state_dict())  # moves to where the parameters are
 
     def _outputs(self, X: npt.ArrayLike, *, head: bool) -> Array:

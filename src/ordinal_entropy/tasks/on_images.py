@@ -179,7 +179,7 @@ class OnImages:
         made, network = self._restored(plan, best)
         found = []
         for row in training.fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ
-            split = made.data.test.take(row)
+            split = made.data.test.alone(row)
             (pair,) = training.predicted(network, made.method, split, settings(plan.recipe), device=device)
             predictions, seen = pair
             truth = self.truth(seen)

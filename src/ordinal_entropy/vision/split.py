@@ -54,6 +54,10 @@ class Split(ABC):
     def take(self, rows: Tensor) -> "Split":
         """The images at the given places ``(m,)`` alone, held in memory."""
 
+    def alone(self, row: Tensor) -> "Split":
+        """One row, ``(1,)``, as it is shown where nothing is beside it."""
+        return self.take(row)
+
     @abstractmethod
     def draws(self, generator: torch.Generator) -> Tensor:
         """Random numbers ``(n, ...)`` of an epoch, a row for each image: all that its augmentation is made of."""

@@ -28,14 +28,19 @@ def picked(*rows) -> Picked:
 
 
 def by_hand(image, cells, top, left, mirrored, height, width):
-    """A frame of ``height`` x ``width`` cells from a first cell on, pixel by pixel: black and NaN beyond the image."""
+    """A frame of ``height`` x ``width`` cells from a first cell on, pixel by pixel; mirrored, and NaN, beyond the image."""
     pixels = torch.zeros(3, 8 * height, 8 * width, dtype=torch.uint8)
     targets = torch.full((1, height, width), torch.nan)
     for source, found, at in ((image, pixels, 8), (cells, targets, 1)):
         for row in range(found.shape[1]):
             for column in range(found.shape[2]):
                 y, x = at * top + row, at * left + (found.shape[2] - 1 - column if mirrored else column)
-                if y < source.shape[0] and x < source.shape[1]:
+                inside = y < source.shape[0] and x < source.shape[1]
+                if inside or at == 8:
+                    y, x = (
+                        max(2 * size - 1 - k, 0) if k >= size else k
+                        for k, size in ((y, len(source)), (x, source.shape[1]))
+                    )
                     found[:, row, column] = source[y, x]
     return pixels, targets
 
@@ -89,7 +94,22 @@ def test_whole_images_to_count_in():
     for place, row in enumerate((0, 3)):
         assert torch.equal(seen.images[place], by_hand(images[row], maps[row], 0, 0, False, 5, 7)[0])
         assert torch.equal(seen.targets[place, 0], maps[row][..., 0])
-    assert not seen.images[1, :, :, 50:].any() and seen.mask.all()
+    assert torch.equal(seen.images[1, :, :, 50:], seen.images[1, :, :, 44:50].flip(2)) and seen.mask.all()
+
+
+def test_frames_have_few_sizes():
+    crowds, images, maps = a_set(crop=CROP, frame=8)  # of at least 64 x 64 pixels
+    assert [batch.tolist() for batch in crowds.batches(4)] == [[0], [1], [3], [4], [2]]
+    seen = crowds.seen(picked(0, 1, 3), None)
+    assert seen.images.shape == (3, 3, 64, 64) and seen.targets.shape == (3, 1, 8, 8)
+    for place, row in enumerate((0, 1, 3)):
+        pixels, targets = by_hand(images[row], maps[row], 0, 0, False, 8, 8)
+        assert torch.equal(seen.images[place], pixels)
+        torch.testing.assert_close(seen.targets[place], targets, equal_nan=True)
+    found, _ = crowds.scored(torch.ones(3, 1, 8, 8), seen)
+    assert found.tolist() == [maps[row].numel() for row in (0, 1, 3)]
+    alone = crowds.alone(torch.tensor([1]))
+    assert alone.seen(picked(0), None).images.shape == (1, 3, 40, 24)
 
 
 def test_counts_are_sums_inside_the_image():

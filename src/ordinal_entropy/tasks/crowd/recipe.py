@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
 
 METRIC = "mae"
 _GIGA = 1e9
+_FRAME = 16  # cells: after crops, images are counted in frames of multiples of 128 pixels; a GPU plans every new size
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ def split_for(plan: Plan, found: _Found, *, trained: bool = False) -> "Data":
     if rows is not None:
         train = train.take(rows)
     train, validation, test = (
-        replace(split, crop=recipe.crop, above=recipe.above)
+        replace(split, crop=recipe.crop, above=recipe.above, frame=_FRAME if recipe.crop else 1)
         for split in (train, found.splits["val"], found.splits["test"])
     )
     return Data(replace(train, mirror=recipe.mirror, repeats=recipe.repeats), validation, test)

@@ -52,13 +52,14 @@ class Sheets:
             frame: height and width, the same for all.
 
         Returns:
-            Values ``(b, h, w, c)``, and ``(b, h, w, 1)`` whether a place is inside its map; others have any value.
+            Values ``(b, h, w, c)``, and ``(b, h, w, 1)`` whether a place is inside its map; beyond its edge a map goes
+            on as in a mirror.
 
         Example:
             >>> found = sheets([torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])])
-            >>> values, inside = found.cut(*torch.tensor([[0], [1], [0], [1]]), frame=(1, 3))
-            >>> torch.where(inside, values, 0).flatten()
-            tensor([0., 4., 3.])
+            >>> values, inside = found.cut(*torch.tensor([[0], [1], [0], [0]]), frame=(1, 3))
+            >>> values.flatten(), inside.flatten()
+            (tensor([3., 4., 4.]), tensor([ True,  True, False]))
         """
         height, width = frame
         begin, high, wide = self.table[which].T[..., None, None]  # (b, 1, 1) each
@@ -67,7 +68,10 @@ class Sheets:
         rows = top[:, None, None] + down  # (b, h, 1)
         columns = left[:, None, None] + torch.where(mirrored[:, None, None] > 0, width - 1 - right, right)  # (b, 1, w)
         inside = (rows < high) & (columns < wide)  # (b, h, w)
-        places = torch.where(inside, begin + rows * wide + columns, 0)
+        rows, columns = (
+            torch.where(at < size, at, 2 * size - 1 - at).clamp(min=0) for at, size in ((rows, high), (columns, wide))
+        )
+        places = begin + rows * wide + columns
         values = self.values.index_select(0, places.flatten()).view(*places.shape, -1)
         return values, inside[..., None]
 
@@ -100,6 +104,7 @@ class Crowds(Split):
     mirror: bool = False  # whether one in two is mirrored in training
     repeats: int = 1  # rows for each image
     above: float = -torch.inf  # the mask has the cells with more heads than this
+    frame: int = 1  # whole images are shown in frames of multiples of so many cells: few sizes, for those who plan each
 
     @property
     def uniform(self) -> bool:  # type: ignore[override]
@@ -131,10 +136,10 @@ class Crowds(Split):
         return torch.cat([corner, mirrored * self.mirror], dim=1)
 
     def batches(self, size: int) -> Sequence[Tensor]:
-        """Every image once, those of as many cells together: so many, or as many pixels as so many crops have."""
+        """Every image once, those of one frame together: so many, or as many pixels as so many crops have."""
         groups: dict[tuple[int, int], list[int]] = {}
         for row, cells in enumerate(self.cells.sizes):
-            groups.setdefault(cells, []).append(row)
+            groups.setdefault(self._framed(cells), []).append(row)
         found: list[Tensor] = []
         for (height, width), rows in groups.items():
             most = size * self.crop**2 // (height * width * CELL**2) if self.crop else size
@@ -142,24 +147,33 @@ class Crowds(Split):
         return found
 
     def seen(self, picked: Picked, draws: Tensor | None) -> Seen:
-        """Crops by the draws, or whole images, in frames of full cells: black beyond the image."""
+        """Crops by the draws, or whole images, in frames of full cells; beyond its edge an image goes on mirrored."""
         which = picked.rows % len(self.people)
         if draws is not None and self.crop:
             height = width = self.crop // CELL
         else:
             sizes = [self.cells.sizes[number % len(self.people)] for number in picked.numbers]
-            height, width = (max(sides) for sides in zip(*sizes, strict=True))
+            height, width = (max(sides) for sides in zip(*map(self._framed, sizes), strict=True))
         top, left, mirrored = (which.new_zeros(len(which), 3) if draws is None else draws).unbind(1)
         cells, inside = self.cells.cut(which, top, left, mirrored, (height, width))
-        pixels, within = self.images.cut(which, CELL * top, CELL * left, mirrored, (CELL * height, CELL * width))
+        pixels, _ = self.images.cut(which, CELL * top, CELL * left, mirrored, (CELL * height, CELL * width))
         targets = torch.where(inside, cells, torch.nan).permute(0, 3, 1, 2)
         truth = self.people[which] if draws is None else targets.nansum((1, 2, 3), dtype=torch.float64)
         return Seen(
-            torch.where(within, pixels, 0).permute(0, 3, 1, 2),
+            pixels.permute(0, 3, 1, 2),
             targets,
             mask=targets > self.above,
             truth=truth,
         )
+
+    def alone(self, row: Tensor) -> "Crowds":
+        """One image, in a frame of its own size."""
+        return replace(self.take(row), frame=1)
+
+    def _framed(self, cells: tuple[int, int]) -> tuple[int, int]:
+        """The size of the frame for an image, in cells."""
+        height, width = (-(-side // self.frame) * self.frame for side in cells)
+        return height, width
 
     def scored(self, predictions: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
         """Counts ``(b,)``: the sum over the cells of each image, and how many there are."""
