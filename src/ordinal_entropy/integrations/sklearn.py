@@ -242,11 +242,11 @@ class OrdinalEntropyRegressor(
         for name in ("epochs", "n_iter_no_change"):
             if not _whole(getattr(self, name)):
                 raise ValueError(f"expected {name} to be a whole number from 1, got {getattr(self, name)!r}")
-        for name in ("strength", "learning_rate", "weight_decay", "tol", "validation_fraction"):
+        for name in ("strength", "balance", "learning_rate", "weight_decay", "tol", "validation_fraction"):
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise ValueError(f"expected {name} to be a number from 0, got {value!r}")
-        if not (isinstance(self.balance, Real) and 0 < float(self.balance) < math.inf):
+        if not self.balance > 0:
             raise ValueError(f"expected balance to be a positive number, got {self.balance!r}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
