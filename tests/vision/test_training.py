@@ -119,7 +119,7 @@ def same(left: Training, right: Training) -> bool:
     return all(torch.equal(a, b) for a, b in zip(weights_of(left), weights_of(right), strict=True))
 
 
-@pytest.mark.parametrize("method", ["baseline", "oe"])
+@pytest.mark.parametrize("method", ["baseline", "oe", "oe-balanced"])
 def test_equals_a_loop_written_by_hand(tmp_path, method):
     data, settings = some_data(), SETTINGS
     weighted = replace(data.train, weights=torch.linspace(0.5, 1.5, 60))
@@ -141,7 +141,7 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
                     predictions = network(normalized(images, (0.5,) * 3, (0.5,) * 3))
                 targets = weighted.targets[rows]
                 loss = ((predictions - targets).abs()[:, 0] * weighted.weights[rows]).mean()
-                loss = loss + regularizer(tap.features, targets)
+                loss = loss + regularizer(tap.features, targets, task_loss=loss)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -328,13 +328,14 @@ def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
         assert all(torch.equal(left.weights[key], right.weights[key]) for key in left.weights)
 
 
-def test_goes_on_from_every_epoch(tmp_path):
-    whole = a_module()
+@pytest.mark.parametrize("method", ["oe", "oe-balanced"])
+def test_goes_on_from_every_epoch(tmp_path, method):
+    whole = a_module(method)
     history = run(whole, tmp_path / "whole")
     for stop in (1, 2):
         folder = tmp_path / str(stop)
-        run(a_module(settings=replace(SETTINGS, epochs=stop)), folder)
-        resumed = a_module()
+        run(a_module(method, settings=replace(SETTINGS, epochs=stop)), folder)
+        resumed = a_module(method)
         assert run(resumed, folder) == history
         assert resumed.losses == whole.losses[4 * stop :]
         assert same(whole, resumed)
@@ -545,7 +546,7 @@ def test_no_step_waits_for_the_gpu(tmp_path, method, precision, graph):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", ["baseline", "oe", "classification"])
+@pytest.mark.parametrize("method", ["baseline", "oe", "oe-balanced", "classification"])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_steps_of_a_graph_are_those_without(tmp_path, method, precision):
     """The last batch of an epoch is smaller; dropout draws the same numbers."""
