@@ -15,6 +15,7 @@ pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
 import numpy as np
 
+import fake_trainer
 import ordinal_entropy
 from commands import call
 from fake_trainer import Trainer
@@ -100,6 +101,74 @@ def test_compare_trains_for_real(tmp_path):
     call("compare", "linear", "--methods", "baseline,ld,classification", "--seeds", 2, "--out", "there", *TINY)
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert all(len(score["values"]) == 2 for score in summary["methods"].values())
+
+
+def test_compare_stops_once_no_verdict_is_open(trainer, tmp_path):
+    options = ["compare", "linear", "--seeds", 20, "--stop-early", "--device", "cpu", "--out", "there"]
+    result = call(*options)
+    ((jobs, *_),) = trainer.calls
+    assert [(job.method, job.seed) for job in jobs] == [(m, s) for m in ("baseline", "oe") for s in range(4)]
+    assert "2 methods x 20 seeds = at most 40 runs" in words(result.stderr)
+    assert "After 4 of at most 20 seeds: oe helps" in result.stderr
+    said = words(result.stdout)
+    assert "oe is better than baseline: mse" in said and "4 seeds. Stopped after 4 of at most 20 seeds" in said
+    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
+    assert summary["stop_early"] == {"at_most": 20, "smallest": None, "stopped": True}
+    assert summary["paired"]["oe"]["n"] == 4 and summary["paired"]["oe"]["verdict"] == "helps"
+    assert summary["command"].endswith("--seeds 20 --preset paper --stop-early --device cpu")
+    assert summary["shown"]["about"].endswith("baseline, oe over 4 seeds")
+    again = call(*options)
+    assert len(trainer.calls) == 1 and again.stdout == result.stdout.replace("Written to", "Read back from")
+    other = call(*options[:4], "--out", "there", status=2)
+    assert "there holds another study: stop_early is" in words(other.stderr)
+
+
+def test_compare_trains_round_after_round_while_a_verdict_is_open(trainer, tmp_path, monkeypatch):
+    monkeypatch.setitem(fake_trainer.GAINS, "oe", 1.0)  # as the baseline
+    result = call("compare", "linear", "--methods", "baseline,oe,ld", "--seeds", 6, "--stop-early", "--out", "there")
+    seeds = [sorted({job.seed for job in jobs}) for jobs, *_ in trainer.calls]
+    assert seeds == [[0, 1, 2, 3], [4], [5]]
+    assert len({folder for *_, folder in trainer.calls}) == 3  # a stack has one checkpoint
+    assert "After 5 of at most 6 seeds: oe open, ld helps" in result.stderr
+    said = words(result.stdout)
+    assert "oe: no difference from baseline at any seed" in said and "ld is better than baseline" in said
+    assert "Went on to all 6 seeds" in said
+    summary, curves = (json.loads((tmp_path / "there" / f"{name}.json").read_text()) for name in ("summary", "curves"))
+    order = [(name, seed) for name in ("baseline", "oe", "ld") for seed in range(6)]
+    assert [(run["variant"], run["seed"]) for run in curves["runs"]] == order
+    ends = {name: [run["test"][-1] for run in curves["runs"] if run["variant"] == name] for name in summary["methods"]}
+    for name, method in summary["methods"].items():
+        assert method["at"]["last"] == pytest.approx(ends[name], rel=1e-4)
+    small = call("compare", "linear", "--seeds", 6, "--stop-early", "--smallest", 1e-3, "--out", "small")
+    assert "oe: no difference from baseline as large as 0.001, the smallest that matters" in words(small.stdout)
+    assert "--stop-early --smallest 0.001" in json.loads((tmp_path / "small" / "summary.json").read_text())["command"]
+
+
+def test_a_comparison_in_rounds_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    options = ["compare", "linear", "--seeds", 6, "--stop-early", *TINY]
+    real, rounds = operators.train.train, []
+
+    def stopped_in_the_third(*arguments, **named):
+        rounds.append(named["folder"])
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(operators.train, "train", stopped_in_the_third)
+    assert "Stopped; to go on from what there holds" in words(call(*options, "--out", "there", status=130).stderr)
+    assert not (tmp_path / "there" / "summary.json").exists()
+    monkeypatch.setattr(operators.train, "train", real)
+    call(*options, "--out", "there")
+    call(*options, "--out", "straight")
+    call("compare", "linear", "--seeds", 6, *TINY, "--out", "at once")
+    there, straight, at_once = (
+        json.loads((tmp_path / out / "summary.json").read_text()) for out in ("there", "straight", "at once")
+    )
+    assert there["methods"] == straight["methods"] and there["paired"] == straight["paired"]
+    assert there["seconds"]["resumed"] and not straight["seconds"]["resumed"]
+    for name, method in at_once["methods"].items():  # a run of a stack does not depend on the others
+        n = len(there["methods"][name]["values"])
+        assert n >= 5 and there["methods"][name]["values"] == pytest.approx(method["values"][:n], rel=1e-5)
 
 
 def test_reproduce_lists_the_studies():
@@ -210,6 +279,9 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         (["compare", "linear", "--set", "steps=soon"], "expected steps to be a whole number, got 'soon'"),
         (["compare", "linear", "--set", "operator=nonlinear"], "operator comes with the name of the task"),
         (["compare", "linear", "--seeds", "1"], "expected at least 2 seeds"),
+        (["compare", "linear", "--seeds", "3", "--stop-early"], "expected at least 4 seeds where one may stop early"),
+        (["compare", "linear", "--stop-early", "--smallest", "0"], "to be a positive number, got 0.0"),
+        (["compare", "linear", "--smallest", "0.1"], "expected --stop-early beside --smallest, which is a reason to"),
         (["compare", "linear", "--engine", "ray"], "expected --engine local, the only one there is so far, got 'ray'"),
         (["compare", "linear", "--device", "abacus"], "expected --device to be auto, cpu or cuda, got 'abacus'"),
         (["compare", "linear", "--out", "file"], "expected to be able to write to --out file"),

@@ -101,7 +101,6 @@ class Balance(nn.Module):
             self._observe(features, task_loss, *terms)
         return self.strengths
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _observe(self, features: Tensor, task_loss: Tensor, *terms: Tensor) -> None:
         if task_loss.dim() != 0:
             raise ValueError(f"expected task_loss to be a scalar, got the shape {tuple(task_loss.shape)}")

@@ -35,7 +35,7 @@ from ordinal_entropy import (
     tasks,
 )
 from ordinal_entropy.recipes import described, explained, override, restored
-from ordinal_entropy.studies import examples, grid, tables
+from ordinal_entropy.studies import examples, grid, rounds, tables
 
 app = typer.Typer(
     name="ordinal-entropy",
@@ -360,6 +360,18 @@ def compare(
     engine: Annotated[str, typer.Option("--engine", help="local: this machine.")] = "local",
     keys: KeysOption = False,
     jobs: JobsOption = 1,
+    stop_early: Annotated[
+        bool,
+        typer.Option(
+            "--stop-early", help="Train --seeds at most: judge as they come in, stop once no verdict is open."
+        ),
+    ] = False,
+    smallest: Annotated[
+        float | None,
+        typer.Option(
+            "--smallest", metavar="X", help="With --stop-early: differences below X do not matter, a reason to stop."
+        ),
+    ] = None,
 ) -> None:
     """Does a method help? A paired comparison over seeds, with a verdict.
 
@@ -367,6 +379,9 @@ def compare(
     others are held to baseline, or to the first method where that is not among them:
 
         ordinal-entropy compare linear --methods baseline,ld,oe --seeds 5 --preset quick --set strength=0.01
+
+    With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
+    then wider, such as hold however often one looks.
 
     Writes summary.json to --out.
     """
@@ -384,8 +399,15 @@ def compare(
         if "baseline" in names:
             names = ["baseline", *(name for name in names if name != "baseline")]
         numbers = grid.seeds_from(seeds)
+        if smallest is not None and not stop_early:
+            raise ValueError(
+                f"expected --stop-early beside --smallest, which is a reason to stop, got {smallest:g} alone"
+            )
+        rule = comparison.StopEarly(seeds, smallest).checked() if stop_early else None
         where = _device(device)
         what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **described(recipe)}
+        if rule is not None:
+            what |= {"stop_early": rule._asdict()}
         place = out or _folder(f"compare-{task}", what)
         if not (place / "summary.json").exists():
             tasks.load(task).check(recipe)
@@ -394,21 +416,33 @@ def compare(
         summary = studies.finished(place, what)
         read_back = summary is not None
         if summary is None:
+            most = "at most " if rule is not None else ""
             _say(
-                f"{task}, preset {preset}: {len(names)} methods x {seeds} seeds = {len(names) * seeds} runs of "
+                f"{task}, preset {preset}: {len(names)} methods x {seeds} seeds = {most}{len(names) * seeds} runs of "
                 f"{_length(recipe)} on {where}, in {place}"
             )
             variants = [grid.Variant(name) for name in names]
-            with _progress() as progress:
-                summary = grid.summary_of(
-                    task, variants, recipe, numbers, out=place, device=where, progress=progress, jobs=jobs
-                )
+
+            def trained(some: Sequence[int], out: Path) -> dict[str, Any]:
+                with _progress() as progress:
+                    return grid.summary_of(
+                        task, variants, recipe, some, out=out, device=where, progress=progress, jobs=jobs
+                    )
+
+            if rule is None:
+                summary = trained(numbers, place)
+            else:
+                in_rounds = rounds.rounds_of(task, numbers, jobs, len(names))
+                summary = _settled(task, trained, in_rounds, place, rule)
+            count = len(summary["methods"][summary["baseline"]]["values"])
             given = [f"--set={each}" for each in settings or []]
+            given += ["--stop-early"] if rule is not None else []
+            given += ["--smallest", f"{smallest:g}"] if smallest is not None else []
             chosen = ["--methods", ",".join(names), "--seeds", str(seeds), "--preset", preset]
             summary = studies.write_summary(
                 place,
                 summary,
-                about=f"{tasks.load(task).about.capitalize()}: {', '.join(names)} over {seeds} seeds",
+                about=f"{tasks.load(task).about.capitalize()}: {', '.join(names)} over {count} seeds",
                 scale=_scale(summary),
                 notes=[studies.QUICK] if preset == "quick" else [],
                 command=["compare", task, *chosen, *given, "--device", where],
@@ -421,6 +455,29 @@ def compare(
             console.print(studies.QUICK)
         console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
         _draw_page(place)
+
+
+def _settled(
+    task: str,
+    trained: Callable[[Sequence[int], Path], dict[str, Any]],
+    in_rounds: Sequence[Sequence[int]],
+    out: Path,
+    rule: comparison.StopEarly,
+) -> dict[str, Any]:
+    """Trains round after round until no verdict is open; rounds that were trained before a stop are read back."""
+    found: list[dict[str, Any]] = []
+    curves = []
+    for some in in_rounds:
+        place = rounds.folder_of(task, some, out)
+        found.append(trained(some, place))
+        curves.append(runs.read_json(place / "curves.json"))
+        summary = rounds.joined(found, rule)
+        verdicts = ", ".join(f"{name} {pair['verdict']}" for name, pair in summary["paired"].items())
+        _say(f"After {some[-1] + 1} of at most {rule.at_most} seeds: {verdicts}")
+        if comparison.settled(summary):
+            break
+    rounds.join_curves(out, curves)
+    return summary
 
 
 def _scale(summary: dict[str, Any]) -> float:
@@ -525,7 +582,7 @@ def evaluate(
         if not isinstance(name, str):
             raise ValueError(f"expected a run folder of the command train, got {run}, whose recipe names no task")
         task = tasks.load(name)
-        recipe = override(restored(task.presets["paper"], content), settings or [])
+        recipe = override(restored(next(iter(task.presets.values())), content), settings or [])
         plan = tasks.Plan(found.method, found.seed, recipe)
         if picture is not None:
             examples.draw_predictions(run, picture, settings=settings or [], device=_device(device))

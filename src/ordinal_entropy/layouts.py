@@ -69,7 +69,14 @@ def rows(
     if sample_weight is not None and not (isinstance(sample_weight, Tensor) and not sample_weight.is_complex()):
         raise TypeError(f"expected sample_weight to be a tensor of numbers, got {type(sample_weight).__name__}")
 
-    if mask is None and sample_weight is None and not check and _usual(features, targets):
+    if (  # rows on a GPU of which nothing has to be looked at or changed: a quick way for these
+        features.is_cuda
+        and not (check or mask is not None or sample_weight is not None)
+        and features.dtype is targets.dtype is torch.float32
+        and features.dim() == targets.dim() == 2
+        and len(features) == len(targets)
+        and features.device == targets.device
+    ):
         targets = targets.detach() if targets.requires_grad else targets
         return Rows(features.unsqueeze(0), targets.unsqueeze(0), None, False)
 
@@ -156,17 +163,6 @@ def rows(
         targets.reshape(g, n, targets.shape[-1]),
         None if amount is None else amount.reshape(g, n),
         eager,
-    )
-
-
-def _usual(features: Tensor, targets: Tensor) -> bool:
-    """Whether they are float32 rows on a GPU, where nothing has to be looked at or changed: a quick way for these."""
-    return (
-        features.is_cuda
-        and features.dtype is targets.dtype is torch.float32
-        and features.dim() == targets.dim() == 2
-        and len(features) == len(targets)
-        and features.device == targets.device
     )
 
 

@@ -105,6 +105,7 @@ class Classification(nn.Module):
             targets: one number a row, in any layout of ``functional.ordinal_entropy``.
             mask: boolean, in the shape of the targets.
             predictions: the logits: ``(n, bins)``, ``(b, n, bins)`` or ``(b, bins, h, w)``.
+            task_loss: not looked at.
 
         Returns:
             Scalar, float32 for half precision. No rows: a zero that is still part of the graph.

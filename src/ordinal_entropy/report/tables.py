@@ -83,7 +83,9 @@ def differences(summary: Mapping[str, Any], scale: float) -> Table | None:
     headings += ["std over the baseline's", "p of that"] if spreads else []
     base = "what each is held to" if held_to else next(n for n in summary["methods"] if n not in summary["paired"])
     at = ", best on validation" if unit(summary) == "seed" else ""
-    note = f"Method minus baseline{at}; Student's t on the differences within each {unit(summary)}."
+    looked = "intervals and p-values that hold however often one looked, for the differences"
+    how = looked if summary.get("stop_early") else "Student's t on the differences"
+    note = f"Method minus baseline{at}; {how} within each {unit(summary)}."
     return Table(f"Against {base}: {metric_name(summary['metric'])}{times(scale)}", headings, rows, note)
 
 

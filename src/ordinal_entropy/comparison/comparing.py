@@ -1,0 +1,196 @@
+"""A training loop, called for every method and seed."""
+
+import importlib.util
+import math
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ordinal_entropy.comparison.scores import number, special_functions
+from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, outcomes, settled, summary
+from ordinal_entropy.comparison.words import FEW, verdict
+from ordinal_entropy.environment import environment as present_environment
+from ordinal_entropy.runs import write_json
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` found; prints as a table and the verdict."""
+
+    summary: dict[str, Any]
+
+    @property
+    def verdict(self) -> list[str]:
+        """One sentence a method: see :func:`ordinal_entropy.comparison.verdict`."""
+        return verdict(self.summary)
+
+    def write(self, folder: str | Path) -> Path:
+        """Writes ``summary.json`` into the folder, atomically, and returns its path."""
+        path = Path(folder) / "summary.json"
+        write_json(path, self.summary)
+        return path
+
+    def __str__(self) -> str:
+        pairs, words = self.summary["paired"], outcomes(self.summary)
+        signs = any(pair["n"] < FEW and number(pair.get("sign_p_value")) >= 0 for pair in pairs.values())
+        headings = ["method", "mean", "std", "n", "difference", "95% interval", "p", "sign test", "verdict"]
+        lines = [headings if pairs else headings[:4]]
+        for name, method in self.summary["methods"].items():
+            line = [name, _shown(method["mean"], ".3g"), _shown(method["std"], ".3g"), str(method["n"])]
+            if name in pairs:
+                pair = pairs[name]
+                ends = [_shown(pair[end], ".3g") for end in ("ci_low", "ci_high")]
+                line += [_shown(pair["difference"], "+.3g"), "-" if "-" in ends else " to ".join(ends)]
+                line += [_shown(pair["p_value"], ".2g"), _shown(pair.get("sign_p_value"), ".2g"), words[name]]
+            lines.append(line + [""] * (len(lines[0]) - len(line)))
+        if pairs and not signs:
+            lines = [line[:-2] + line[-1:] for line in lines]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(
+                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
+            )
+            for line in lines
+        ]
+        return "\n".join([*(line.rstrip() for line in table), "", *self.verdict])
+
+
+def compare(
+    train: Callable[[str, int], float | Mapping[str, float]],
+    methods: Sequence[str] = ("baseline", "oe"),
+    seeds: int | Sequence[int] = 10,
+    *,
+    lower_is_better: bool = True,
+    metric: str = "score",
+    task: str = "custom",
+    stop_early: bool = False,
+    smallest: float | None = None,
+) -> Comparison:
+    """Trains every method at every seed and compares them pair by pair.
+
+    A seed stands for all that is random in a run: initialisation, order of the data, split. Use it for all of these
+    and for every method alike, so that runs of one seed differ by the method alone. Needs SciPy's distributions, which
+    the extra ``train`` brings.
+
+    Args:
+        train: called with a method's name and a seed; returns the score, or the scores ``{"last": ...,
+            "best_validation": ..., "best_test": ...}`` of which that at the best validation point is compared. NaN
+            for a run that diverged. A run that raises an exception is noted and left out, the others go on; where the
+            first run of every method does, that is a RuntimeError.
+        methods: names, which ``train`` understands. The others are compared with "baseline", or with the first where
+            that is not among them.
+        seeds: how many (0, 1, ...), or which.
+        lower_is_better: of the score.
+        metric: name of the score.
+        task: name of the task.
+        stop_early: judge after every seed and stop once no verdict is open; ``seeds`` are then the most. Intervals and
+            p-values are those of :func:`ordinal_entropy.comparison.paired_anytime`, which allow for it.
+        smallest: where one may stop early, the smallest difference that matters, in the unit of the score: a method
+            that is known to differ by less is settled too.
+
+    Returns:
+        The comparison: ``print`` it, ``write`` it, or read its ``summary`` and ``verdict``.
+
+    Example:
+        >>> losses = {"baseline": [3.0, 3.2, 2.9], "oe": [2.0, 2.3, 2.0]}
+        >>> print(compare(lambda method, seed: losses[method][seed], seeds=3, metric="MSE"))
+        method    mean    std  n  difference    95% interval       p  sign test  verdict
+        baseline  3.03  0.153  3
+        oe         2.1  0.173  3      -0.933  -1.08 to -0.79  0.0013       0.25    helps
+        <BLANKLINE>
+        oe is better than baseline: MSE 2.1 against 3.03 (-30.8%), difference -0.933, 95% interval -1.08 to -0.79,
+        p = 0.001 (sign test p = 0.250, the smallest that 3 seeds can give), 3 seeds.
+        >>> found = compare(lambda method, seed: seed - (method == "oe") * (seed % 3 + 1), seeds=50, stop_early=True)
+        >>> found.summary["paired"]["oe"]["n"], found.summary["paired"]["oe"]["verdict"]
+        (6, 'helps')
+    """
+    special_functions()  # a missing SciPy is found before the first run, not after the last
+    names = [methods] if isinstance(methods, str) else list(methods)
+    numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
+    if not names or not numbers:
+        raise ValueError(f"expected at least one method and one seed, got {len(names)} and {len(numbers)}")
+    for what, given in (("methods", names), ("seeds", numbers)):
+        if len(set(given)) < len(given):
+            raise ValueError(f"expected {what} that are all different, got {given}")
+    if smallest is not None and not stop_early:
+        raise ValueError(
+            f"expected stop_early=True beside smallest, which is a reason to stop, got smallest={smallest}"
+        )
+    if stop_early and len(names) < 2:
+        raise ValueError(f"expected two or more methods where one may stop early, got {names[0]} alone")
+    rule = StopEarly(len(numbers), smallest).checked() if stop_early else None
+    scores: dict[str, dict[str, list[float]]] = {name: {point: [] for point in POINTS} for name in names}
+    failures: list[Failure] = []
+
+    def found(so_far: int) -> dict[str, Any]:
+        return summary(
+            task=task,
+            metric=metric,
+            lower_is_better=lower_is_better,
+            scores=scores,
+            recipe={"seeds": numbers[:so_far]},
+            environment=environment,
+            baseline="baseline" if "baseline" in names else names[0],
+            failures=failures,
+            stop_early=rule,
+        )
+
+    environment = present_environment()
+    with _progress(len(names) * len(numbers)) as advance:
+        for done, seed in enumerate(numbers, start=1):  # all methods of a seed first: what is stopped has whole pairs
+            raised: Exception | None = None
+            for name in names:
+                try:
+                    score = train(name, seed)
+                except Exception as error:
+                    traceback.clear_frames(error.__traceback__)  # what it held, on a GPU say, is free for the next run
+                    raised = raised or error
+                    failures.append(Failure(name, seed, type(error).__name__, " ".join(str(error).split())))
+                    score = math.nan
+                for point, value in _points(score).items():
+                    scores[name][point].append(value)
+                advance(f"{name}, seed {seed}")
+            if done == 1 and len(failures) == len(names):
+                raise RuntimeError(
+                    f"expected train to work, got {failures[0].type} from every method at the first seed, {seed}: "
+                    f"{failures[0].message}"
+                ) from raised
+            if rule is not None and settled(found(done)):
+                break
+    return Comparison(found(done))
+
+
+def _points(score: Any) -> dict[str, float]:
+    """The scores of a run at the three points; a ValueError says what train returned instead."""
+    points = score if isinstance(score, Mapping) else dict.fromkeys(POINTS, score)
+    if set(points) != set(POINTS):
+        raise ValueError(
+            f"expected train to return a number or {', '.join(POINTS)}, got {', '.join(map(str, points)) or 'none'}"
+        )
+    try:
+        return {point: float(points[point]) for point in POINTS}
+    except (TypeError, ValueError):
+        raise ValueError(f"expected train to return a number or {', '.join(POINTS)}, got {score!r}") from None
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if math.isnan(number(value)) else f"{value:{form}}"
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar with the time left on a terminal where rich is installed; elsewhere nothing."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield lambda what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("", total=total)
+        yield lambda what: progress.update(bar, advance=1, description=what)

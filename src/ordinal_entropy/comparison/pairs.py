@@ -1,0 +1,126 @@
+"""Tests of paired scores: their differences, the signs of these, their spread; several tests at once."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ordinal_entropy.comparison.scores import checked_pairs, mean_and_deviation, rounding, special_functions
+
+LEVEL = 0.05  # of a verdict
+
+
+class Paired(NamedTuple):
+    """Mean of the differences, method minus baseline, with its 95% interval and two-sided p-value."""
+
+    difference: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    n: int
+
+
+class Spread(NamedTuple):
+    """Standard deviation of the method over that of the baseline, with a two-sided p-value for "they are equal"."""
+
+    ratio: float
+    p_value: float
+    n: int
+
+
+def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
+    """Student's t on the differences of pairs: runs of one seed, on the same data, differ by the method alone.
+
+    Args:
+        values: scores of a method, one a seed.
+        baseline: scores of the baseline for the same seeds, in the same order.
+
+    Returns:
+        The comparison. Differences that are all equal have an interval of width 0 and a p-value of 0, or of 1 where
+        all are 0.
+
+    Example:
+        >>> paired([1.0, 2.0, 3.0], [2.0, 3.5, 3.5])
+        Paired(difference=-1.0, ci_low=-2.2420..., ci_high=0.2420..., p_value=0.0741..., n=3)
+    """
+    n, mean, deviation = differences(values, baseline)
+    if deviation == 0:
+        return Paired(mean, mean, mean, 0.0 if mean else 1.0, n)
+    error, special = deviation / math.sqrt(n), special_functions()
+    half = error * float(special.stdtrit(n - 1, 1 - LEVEL / 2))
+    return Paired(mean, mean - half, mean + half, float(2 * special.stdtr(n - 1, -abs(mean) / error)), n)
+
+
+def differences(values: Sequence[float], baseline: Sequence[float]) -> tuple[int, float, float]:
+    """How many pairs, at least two, and mean and standard deviation of their differences; rounding counts as 0."""
+    x, y = checked_pairs(values, baseline, least=2)
+    own = [a - b for a, b in zip(x, y, strict=True)]
+    return len(own), *mean_and_deviation(own, scale=max(map(abs, x + y)))
+
+
+def sign_test(values: Sequence[float], baseline: Sequence[float]) -> float:
+    """The two-sided p-value of the sign test: do as many seeds go up as down? Exact, whatever the distribution.
+
+    Args:
+        values: scores of a method, one a seed.
+        baseline: scores of the baseline for the same seeds, in the same order.
+
+    Returns:
+        The p-value; seeds at which both are equal are left out, and where all are it is 1. Of n seeds it is at least
+        2 / 2^n: five or fewer cannot bring it below 0.05.
+
+    Example:
+        >>> sign_test([1.0, 2.0, 3.0, 4.0], [2.0, 3.5, 3.5, 4.0])  # three go down, one is a tie
+        0.25
+    """
+    x, y = checked_pairs(values, baseline, least=1)
+    tie = rounding(max(map(abs, x + y)))
+    signs = [a > b for a, b in zip(x, y, strict=True) if abs(a - b) > tie]
+    rarer = min(sum(signs), len(signs) - sum(signs))
+    return min(1.0, 2 * sum(math.comb(len(signs), k) for k in range(rarer + 1)) / (1 << len(signs)))
+
+
+def spread(values: Sequence[float], baseline: Sequence[float]) -> Spread:
+    """Do the scores of a method vary less from seed to seed? The Pitman-Morgan test, which allows for the pairing.
+
+    Two variances are equal where sums and differences of the pairs are uncorrelated.
+
+    Args:
+        values: scores of a method, one a seed.
+        baseline: scores of the baseline for the same seeds, in the same order.
+
+    Returns:
+        The ratio (infinite for a baseline that does not vary; NaN where neither does) and the p-value.
+
+    Example:
+        >>> spread([1.0, 2.0, 3.0, 4.0], [0.0, 5.0, 3.0, 9.0])
+        Spread(ratio=0.3419..., p_value=0.0720..., n=4)
+    """
+    x, y = checked_pairs(values, baseline, least=3)
+    n, scale = len(x), max(map(abs, x + y))
+    (_, of_x), (_, of_y) = mean_and_deviation(x, scale), mean_and_deviation(y, scale)
+    ratio = of_x / of_y if of_y else (math.inf if of_x else math.nan)
+    sums = [a + b for a, b in zip(x, y, strict=True)]
+    own = [a - b for a, b in zip(x, y, strict=True)]
+    (sum_mean, sum_deviation), (mean, deviation) = (mean_and_deviation(d, scale) for d in (sums, own))
+    if sum_deviation == 0 or deviation == 0:
+        return Spread(ratio, 1.0, n)
+    products = math.fsum((s - sum_mean) * (d - mean) for s, d in zip(sums, own, strict=True))
+    r = products / ((n - 1) * sum_deviation * deviation)
+    t = abs(r) * math.sqrt((n - 2) / (1 - r * r)) if abs(r) < 1 else math.inf
+    return Spread(ratio, float(2 * special_functions().stdtr(n - 2, -t)), n)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's adjustment: the smallest times m, the next times m - 1, ..., never falling; NaN counts as a test.
+
+    Example:
+        >>> holm({"ld": 0.01, "oe": 0.03})
+        {'ld': 0.02, 'oe': 0.03}
+    """
+    adjusted, largest = dict(p_values), 0.0
+    for rank, name in enumerate(
+        sorted((k for k, p in p_values.items() if not math.isnan(p)), key=p_values.__getitem__)
+    ):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = largest
+    return adjusted
