@@ -28,7 +28,7 @@ def picked(*rows) -> Picked:
 
 
 def by_hand(image, cells, top, left, mirrored, height, width):
-    """A frame of ``height`` x ``width`` cells from a first cell on, pixel by pixel; mirrored and NaN beyond the image."""
+    """A frame of ``height`` x ``width`` cells from a first cell on; beyond the image mirrored, and NaN."""
     pixels = torch.zeros(3, 8 * height, 8 * width, dtype=torch.uint8)
     targets = torch.full((1, height, width), torch.nan)
     for source, found, at in ((image, pixels, 8), (cells, targets, 1)):
