@@ -94,8 +94,9 @@ def by_hand(method, layer=None, data=None, accumulate=1, outputs=1):
     with oe.capture(net, layer) as tap:
         for number, (x, y) in enumerate(batches() if data is None else data):
             prediction = net(x)
-            term = method(tap.features, y, predictions=prediction)
-            loss = term if method.replaces_task_loss else F.mse_loss(prediction, y) + term
+            task_loss = None if method.replaces_task_loss else F.mse_loss(prediction, y)
+            term = method(tap.features, y, predictions=prediction, task_loss=task_loss)
+            loss = term if task_loss is None else task_loss + term
             (loss / accumulate).backward()
             if number % accumulate == accumulate - 1:
                 optimizer.step()
@@ -184,7 +185,7 @@ class Masked:
     def __init__(self, method, mask):
         self.method, self.mask = method, mask
 
-    def __call__(self, features, targets, mask=None, predictions=None):
+    def __call__(self, features, targets, mask=None, predictions=None, task_loss=None):
         return self.method(features, targets, self.mask)
 
 
@@ -216,7 +217,7 @@ def test_two_callbacks():
         replaces_task_loss = False
         ld, lt = oe.methods.create("ld"), oe.methods.create("lt")
 
-        def __call__(self, features, targets, mask=None, predictions=None):
+        def __call__(self, features, targets, mask=None, predictions=None, task_loss=None):
             return self.ld(features, targets) + self.lt(features, targets)
 
     module, found = Plain(), trainer(OrdinalEntropyCallback("ld"), OrdinalEntropyCallback("lt", name="second"))

@@ -114,9 +114,10 @@ def by_hand(method, layer=None, accumulate=1, task=1.0, term=1.0, data=None):
     with oe.capture(model, layer) as tap:
         for number, batch in enumerate(batches() if data is None else data, start=1):
             prediction = model(batch["input_ids"]).logits[:, 0]
-            added = method(tap.features, batch["labels"])
+            loss = F.mse_loss(prediction, batch["labels"])
+            added = method(tap.features, batch["labels"], task_loss=loss)
             found.append((tap.features.detach().double(), batch["labels"].double()))
-            (task * F.mse_loss(prediction, batch["labels"]) + term * added).backward()
+            (task * loss + term * added).backward()
             if number % accumulate == 0 or number * SIZE == ROWS:
                 optimizer.step()
                 optimizer.zero_grad()

@@ -179,17 +179,23 @@ class OnImages:
         made, network = self._restored(plan, best)
         found = []
         for row in training.fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ
-            split = made.data.test.alone(row)
+            split = made.data.test.take(row)
             (pair,) = training.predicted(network, made.method, split, settings(plan.recipe), device=device)
             predictions, seen = pair
             truth = self.truth(seen)
             maps = F.interpolate(predictions, size=truth.shape[2:], mode="bilinear", align_corners=False)
             ours, theirs = split.scored(predictions, seen)
+            frame = seen.images.shape[2:]
+            own = split.extent(0) or frame  # what lies beyond is not of the image
+            image, theirs_map, our_map = (
+                each[0, ..., : own[0] * each.shape[2] // frame[0], : own[1] * each.shape[3] // frame[1]]
+                for each in (seen.images, truth, maps)
+            )
             found.append(
                 Pictured(
-                    seen.images[0].permute(1, 2, 0).to("cpu", torch.uint8).numpy(),
-                    truth[0, 0].float().cpu().numpy(),
-                    maps[0, 0].float().cpu().numpy(),
+                    image.permute(1, 2, 0).to("cpu", torch.uint8).numpy(),
+                    theirs_map[0].float().cpu().numpy(),
+                    our_map[0].float().cpu().numpy(),
                     (float(theirs), float(ours)) if ours.dim() == 1 else None,
                 )
             )

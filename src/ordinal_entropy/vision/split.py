@@ -54,9 +54,9 @@ class Split(ABC):
     def take(self, rows: Tensor) -> "Split":
         """The images at the given places ``(m,)`` alone, held in memory."""
 
-    def alone(self, row: Tensor) -> "Split":
-        """One row, ``(1,)``, as it is shown where nothing is beside it."""
-        return self.take(row)
+    def extent(self, row: int) -> tuple[int, int] | None:
+        """Height and width of an image in pixels, from the first one on, where it is shown in a frame; None: all."""
+        return None
 
     @abstractmethod
     def draws(self, generator: torch.Generator) -> Tensor:

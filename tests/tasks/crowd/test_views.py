@@ -108,8 +108,7 @@ def test_frames_have_few_sizes():
         torch.testing.assert_close(seen.targets[place], targets, equal_nan=True)
     found, _ = crowds.scored(torch.ones(3, 1, 8, 8), seen)
     assert found.tolist() == [maps[row].numel() for row in (0, 1, 3)]
-    alone = crowds.alone(torch.tensor([1]))
-    assert alone.seen(picked(0), None).images.shape == (1, 3, 40, 24)
+    assert crowds.extent(1) == (40, 24)
 
 
 def test_counts_are_sums_inside_the_image():

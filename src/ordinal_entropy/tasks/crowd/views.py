@@ -166,9 +166,10 @@ class Crowds(Split):
             truth=truth,
         )
 
-    def alone(self, row: Tensor) -> "Crowds":
-        """One image, in a frame of its own size."""
-        return replace(self.take(row), frame=1)
+    def extent(self, row: int) -> tuple[int, int]:
+        """That of its cells."""
+        height, width = self.cells.sizes[row]
+        return CELL * height, CELL * width
 
     def _framed(self, cells: tuple[int, int]) -> tuple[int, int]:
         """The size of the frame for an image, in cells."""
