@@ -66,7 +66,9 @@ DeviceOption = Annotated[
 ]
 _PRESET_HELP = "paper: as published. small: for small real sets, where a task has any. quick: minutes on a CPU."
 PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP)]
-_JOBS_HELP = "Runs on images that train side by side on one device, each a process. Operators train all at once anyway."
+_JOBS_HELP = (
+    "Runs on images that train side by side on one device, each a process. Operators and tables train all at once anyway."
+)
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
@@ -387,6 +389,7 @@ def compare(
     """
     folder: list[Path] = []
     with _one_sentence(lambda: folder[0] if folder else None):
+        preset = tasks.preset_of(task, preset)
         recipe = tasks.recipe(task, preset, settings or [])
         if keys:
             _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
@@ -405,6 +408,7 @@ def compare(
             )
         rule = comparison.StopEarly(seeds, smallest).checked() if stop_early else None
         where = _device(device)
+        short = preset == "quick" and "paper" in tasks.load(task).presets  # of something published
         what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **described(recipe)}
         if rule is not None:
             what |= {"stop_early": rule._asdict()}
@@ -444,14 +448,14 @@ def compare(
                 summary,
                 about=f"{tasks.load(task).about.capitalize()}: {', '.join(names)} over {count} seeds",
                 scale=_scale(summary),
-                notes=[studies.QUICK] if preset == "quick" else [],
+                notes=[studies.QUICK] if short else [],
                 command=["compare", task, *chosen, *given, "--device", where],
             )
         console = _console()
         _print_scores(console, summary, _scale(summary))
         for sentence in comparison.verdict(summary):
             console.print(Text(sentence))
-        if preset == "quick":
+        if short:
             console.print(studies.QUICK)
         console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
         _draw_page(place)
@@ -507,6 +511,7 @@ def train(
     """
     folder: list[Path] = []
     with _one_sentence(lambda: folder[0] if folder else None):
+        preset = tasks.preset_of(task, preset)
         recipe = tasks.recipe(task, preset, settings or [])
         if keys:
             _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)

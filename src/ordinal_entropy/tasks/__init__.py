@@ -17,11 +17,13 @@ _WHERE = {
     "age": "ordinal_entropy.tasks.age.recipe",
     "crowd": "ordinal_entropy.tasks.crowd.recipe",
     "depth": "ordinal_entropy.tasks.depth.recipe",
+    "tabular": "ordinal_entropy.tasks.tabular.recipe",
 }
 _DATA = {  # packages with a module ``data`` and a module ``generated``
     "age": "ordinal_entropy.tasks.age",
     "crowd": "ordinal_entropy.tasks.crowd",
     "depth": "ordinal_entropy.tasks.depth",
+    "tabular": "ordinal_entropy.tasks.tabular",
 }
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
@@ -76,7 +78,7 @@ def names() -> list[str]:
 
     Example:
         >>> names()
-        ['linear', 'nonlinear', 'nonlinear-paths', 'age', 'crowd', 'depth']
+        ['linear', 'nonlinear', 'nonlinear-paths', 'age', 'crowd', 'depth', 'tabular']
     """
     return list(_WHERE)
 
@@ -98,7 +100,7 @@ def data_names() -> list[str]:
 
     Example:
         >>> data_names()
-        ['age', 'crowd', 'depth']
+        ['age', 'crowd', 'depth', 'tabular']
     """
     return list(_DATA)
 
@@ -112,6 +114,17 @@ def load_data(name: str) -> Data:
     )
 
 
+def preset_of(name: str, preset: str = "paper") -> str:
+    """The preset itself, or for "paper" of a task that the paper does not have, the task's first one.
+
+    Example:
+        >>> preset_of("linear"), preset_of("tabular"), preset_of("tabular", "quick")
+        ('paper', 'small', 'quick')
+    """
+    presets = load(name).presets
+    return next(iter(presets)) if preset == "paper" and preset not in presets else preset
+
+
 def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> Any:
     """A recipe of a task, a frozen dataclass, with every ``key=value`` in place of its own.
 
@@ -120,7 +133,7 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
         50
     """
     task = load(name)
-    found = lookup(f"preset of {name}", preset, task.presets)
+    found = lookup(f"preset of {name}", preset_of(name, preset), task.presets)
     known = [field.name for field in fields(found) if field.name not in task.fixed]
     for key, _ in pairs(settings):
         if key in task.fixed:

@@ -1,0 +1,1 @@
+"""Tables: columns of numbers and categories, and a number to predict from them."""

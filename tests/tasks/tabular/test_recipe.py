@@ -1,0 +1,260 @@
+"""The tabular task as its user meets it."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from commands import call
+from ordinal_entropy import runs, tasks
+from ordinal_entropy.recipes import override
+from ordinal_entropy.tasks import Plan
+from ordinal_entropy.tasks.tabular import generated, train
+from ordinal_entropy.tasks.tabular.recipe import PRESETS, Tabular, check, table, train_stacked
+
+SMALL = ["epochs=3", "hidden=8", "pieces=4", "embedding_size=2", "batch_size=32", "bins=10", "feature_rows=60"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    generated.make("made", count=300)
+
+
+def tiny(*settings):
+    return override(Tabular(data="made/houses.csv", target="price"), [*SMALL, *settings])
+
+
+def options(*settings):
+    return ["--device=cpu", *(f"--set={each}" for each in ["data=made/houses.csv", "target=price", *SMALL, *settings])]
+
+
+def plans(recipe, methods=("baseline", "oe"), seeds=(0, 1)):
+    return [Plan(method, seed, recipe) for method in methods for seed in seeds]
+
+
+def test_presets():
+    assert tasks.recipe("tabular") == PRESETS["small"] == Tabular()
+    assert PRESETS["small"].generated == 0 and PRESETS["quick"].generated > 0
+    assert tasks.recipe("tabular", "quick", ["ignore=id,date"]).ignore == ("id", "date")
+    with pytest.raises(ValueError, match="expected a preset of tabular like 'small'"):
+        tasks.recipe("tabular", "smal")
+
+
+def test_train_evaluate_and_read_back():
+    said = call("train", "tabular", "--method=oe", *options(), "--out=mine")
+    assert "3 epochs on cpu" in said.stderr and "test RMSE" in said.stdout
+    result, own = runs.read_json("mine/result.json"), Path("mine/oe-seed0")
+    assert [line["step"] for line in runs.open("mine").metrics()] == [1, 2, 3]
+    lines = runs.open(own).metrics()
+    assert lines[-1]["test_rmse"] == result["last"] and {"train_rmse", "validation_r2", "test_mae"} <= lines[0].keys()
+    assert {file.name for file in own.iterdir()} == {
+        "recipe.json",
+        "metrics.jsonl",
+        "result.json",
+        "checkpoint.pt",
+        "features",
+    }
+    evaluated = call("evaluate", "mine", "--device=cpu").stdout
+    assert "epoch 3 of 3" in evaluated and f"{result['last']:.4g}" in evaluated and "test, R2" in evaluated
+    assert f"{result['best_validation']:.4g}" in evaluated.split("best on validation")[1]
+    assert call("evaluate", "mine/oe-seed0", "--device=cpu").stdout == evaluated
+    assert "holds this run already" in call("train", "tabular", "--method=oe", *options(), "--out=mine").stderr
+
+
+def test_another_table_is_scored_by_what_training_said():
+    call("train", "tabular", "--method=baseline", *options("epochs=30"), "--out=mine")
+    generated.make("other", seed=7, count=80)
+    other = call("evaluate", "mine", "--device=cpu", "--set=data=other").stdout
+    score = float(other.split("all 80")[1].split()[0])
+    prices = table(Tabular(data="other", target="price")).targets
+    assert score < 0.8 * prices.std()
+    Path("narrow.csv").write_text("area,price\n100,300\n50,200\n")
+    answer = call("evaluate", "mine", "--device=cpu", "--set=data=narrow.csv", status=2)
+    assert "got 'rooms'; there are area" in answer.stderr
+    generated.make("elsewhere", seed=8, count=300)
+    os.replace("elsewhere/houses.csv", "made/houses.csv")
+    answer = call("evaluate", "mine", "--device=cpu", status=2)
+    assert "expected the table that the run in mine/baseline-seed0 was trained on" in answer.stderr
+
+
+def test_kept_features_are_those_of_the_network(tmp_path):
+    call("train", "tabular", "--method=ld", *options(), "--out=mine")
+    kept = sorted(path.name for path in Path("mine/ld-seed0/features").iterdir())
+    result = runs.read_json("mine/ld-seed0/result.json")
+    scores = [epoch["validation"]["rmse"] for epoch in result["history"]]
+    epochs = sorted({1, scores.index(min(scores)) + 1, 3})
+    assert kept == sorted(f"{part}-{epoch:04d}.safetensors" for part in ("train", "test") for epoch in epochs)
+    content = load_file("mine/ld-seed0/features/test-0003.safetensors")
+    assert content["features"].shape == (60, 8) and content["targets"].shape == content["predictions"].shape == (60, 1)
+    error = np.sqrt(np.mean((content["targets"] - content["predictions"]) ** 2))  # all 60 test rows
+    assert error == pytest.approx(result["history"][-1]["test"]["rmse"], rel=1e-4)
+    assert result["features"]["last"].keys() >= {"entropy", "ordinality", "effective_rank"}
+
+
+@pytest.mark.usefixtures("without_page")
+def test_compare_methods_and_skip_what_is_finished():
+    arguments = ["compare", "tabular", "--methods=baseline,oe,classification", "--seeds=2", *options(), "--out=both"]
+    said = call(*arguments).stdout
+    assert "test RMSE" in said and "as the paper" not in said and "effective" in said
+    summary = runs.read_json("both/summary.json")
+    assert summary["metric"] == "rmse" and set(summary["methods"]) == {"baseline", "oe", "classification"}
+    assert len(summary["details"]["oe"]["best_validation"]["r2"]) == 2
+    folders = list(Path("both/training").iterdir())
+    assert len(folders) == 6
+    before = {folder: os.stat(folder / "checkpoint.pt").st_mtime_ns for folder in folders}
+    Path("both/summary.json").unlink()
+    call(*arguments)
+    assert runs.read_json("both/summary.json")["methods"] == summary["methods"]
+    assert before == {folder: os.stat(folder / "checkpoint.pt").st_mtime_ns for folder in folders}
+
+
+def test_the_default_needs_a_table_and_a_target_only(monkeypatch):
+    said = call("train", "tabular", "--set=data=made", "--set=target=price", "--set=epochs=1")
+    assert "1 epochs on cpu" in said.stderr
+
+
+def test_quick_is_far_better_than_the_mean():
+    said = call("train", "tabular", "--preset=quick", "--method=baseline", "--device=cpu", "--out=quick")
+    result = runs.read_json("quick/baseline-seed0/result.json")
+    assert "test RMSE" in said.stdout
+    assert result["history"][-1]["test"]["r2"] > 0.8
+
+
+def test_a_stack_is_its_runs_one_by_one(tmp_path):
+    recipe = tiny()
+    together = train_stacked(plans(recipe), device="cpu", folder=tmp_path / "a")
+    for k, plan in enumerate(plans(recipe)):
+        (own,) = train_stacked([plan], device="cpu", folder=tmp_path / f"b{k}")
+        assert own.test == pytest.approx(together[k].test, rel=1e-3)
+    assert len({outcome.last for outcome in together}) == 4
+    assert together[0].best_test <= together[0].best_validation
+
+
+def test_keys_of_a_method_may_differ_and_others_make_other_stacks(tmp_path):
+    several = [Plan("oe", 0, tiny("strength=0.1")), Plan("oe", 0, tiny("strength=5")), Plan("oe", 0, tiny("hidden=12"))]
+    told = []
+    found = train_stacked(
+        several, device="cpu", folder=tmp_path / "a", progress=lambda done, total: told.append((done, total))
+    )
+    assert len({outcome.last for outcome in found}) == 3
+    assert told[-1] == (told[0][1],) * 2 and len(told) == told[0][1] == 2 * 3 * 6  # stacks x epochs x steps
+
+
+def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+    """Killed at any moment: while the checkpoints are written, some runs may be an epoch ahead."""
+    recipe = tiny("epochs=6")
+    whole = train_stacked(plans(recipe), device="cpu", folder=tmp_path / "whole")
+    monkeypatch.setattr(train, "_SECONDS", 0.0)
+    save, saved = train.checkpoint.save, []
+
+    def stop(folder, content):
+        if len(saved) == 4 * 2 + 1:  # one run has three epochs, the others two
+            raise KeyboardInterrupt
+        saved.append(folder)
+        save(folder, content)
+
+    monkeypatch.setattr(train.checkpoint, "save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_stacked(plans(recipe), device="cpu", folder=tmp_path / "stopped")
+    monkeypatch.setattr(train.checkpoint, "save", save)
+    with (tmp_path / "stopped" / "oe-seed1" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "tr')  # torn
+    again = train_stacked(plans(recipe), device="cpu", folder=tmp_path / "stopped")
+    assert [own.test for own in again] == [pytest.approx(own.test, rel=1e-4) for own in whole]
+    for folder in (tmp_path / "stopped").iterdir():
+        assert [line["step"] for line in runs.open(folder).metrics()] == [1, 2, 3, 4, 5, 6]
+        assert (folder / "features" / "test-0001.safetensors").exists()
+
+
+def test_another_table_in_the_same_place_is_refused(tmp_path):
+    recipe = tiny()
+    train_stacked(plans(recipe)[:1], device="cpu", folder=tmp_path / "a")
+    generated.make("elsewhere", seed=8, count=300)
+    os.replace("elsewhere/houses.csv", "made/houses.csv")
+    with pytest.raises(
+        ValueError, match=r"expected the table that the run in .*baseline-seed0 was trained on, got another"
+    ):
+        train_stacked(plans(recipe), device="cpu", folder=tmp_path / "a")
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    call("train", "tabular", "--method=oe", *options(), "--out=mine")
+    Path("mine/oe-seed0/checkpoint.pt").write_bytes(b"nothing")
+    assert "damaged or foreign mine/oe-seed0/checkpoint.pt" in call("evaluate", "mine", status=2).stderr
+    Path("mine/oe-seed0/checkpoint.pt").unlink()
+    assert "expected a checkpoint in mine/oe-seed0, got none" in call("evaluate", "mine", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["target=price"], "expected --set data=FILE, a table that ends in .csv"),
+        (["data=none.csv"], "expected a table in none.csv, got no such file"),
+        (["data=made"], "expected --set target=COLUMN, one of area, rooms"),
+        (["data=made", "target=prise"], "expected a column like 'price', got 'prise'"),
+        (["data=made", "target=heating"], "expected numbers in the target 'heating'"),
+        (["data=made", "target=garden"], "skip_bad=true leaves these rows out"),
+        (["data=made", "target=price", "batch_size=200"], "expected at least batch_size=200 rows to train on, got 192"),
+        (["data=made", "target=price", "test_share=1"], "expected test_share between 0 and 1, got 1.0"),
+        (["data=made", "target=price", "hiden=3"], "expected a key like 'hidden', got 'hiden'"),
+        (["data=made", "target=price", "balance=0"], "expected balance to be a positive number, got 0.0"),
+        (["data=made", "target=price", "bins=1"], "expected bins to be at least 2, got 1"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_nothing(settings, sentence):
+    for command in (["compare", "tabular"], ["train", "tabular"]):
+        answer = call(*command, *(f"--set={each}" for each in settings), status=2)
+        assert sentence in answer.stderr and answer.stderr.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def test_rows_without_a_target_are_left_out_once_and_told(caplog):
+    call("train", "tabular", *options("target=year", "skip_bad=true"), "--out=mine")
+    assert caplog.text.count("rows of made/houses.csv left out") == 1
+    left_out = runs.read_json("mine/oe-seed0/result.json")["left_out"]
+    assert left_out > 0 and f"{left_out} rows" in caplog.text
+
+
+def test_without_scikit_learn_a_sentence(monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def no_sklearn(name, *rest):
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", no_sklearn)
+    with pytest.raises(ImportError, match=r"tables need scikit-learn: pip install 'ordinal-entropy\[sklearn\]'"):
+        check(tiny())
+
+
+def test_data_commands():
+    assert "Written to" in call("data", "make", "tabular", "new", "--count=60").stdout
+    assert "All is well" in call("data", "check", "tabular", "new").stdout
+    Path("bad.csv").write_text("x,y\n1,2\n3\n")
+    assert "line 3" in call("data", "check", "tabular", "bad.csv", status=1).stdout
+    assert "no such file" in call("data", "check", "tabular", "nothing.csv", status=2).stderr
+
+
+def test_nothing_to_train(tmp_path):
+    with pytest.raises(ValueError, match="expected at least one run, got none"):
+        train_stacked([], device="cpu", folder=tmp_path)
+    with pytest.raises(ValueError, match="expected a folder for the runs, got none"):
+        train_stacked(plans(tiny()), device="cpu")
+
+
+@pytest.mark.skipif("ORDINAL_ENTROPY_DATA" not in os.environ, reason="needs real tables")
+def test_published_splits_of_a_real_table(tmp_path):
+    """A few epochs on concrete are far better than the mean, on every split."""
+    path = Path(os.environ["ORDINAL_ENTROPY_DATA"]) / "uci" / "concrete.npz"
+    recipe = Tabular(data=str(path), epochs=5, hidden=32, feature_rows=0)
+    found = train_stacked(plans(recipe, ("baseline",), range(20)), device="cpu", folder=tmp_path)
+    assert max(outcome.last for outcome in found) < 0.75 * np.load(path)["y"].std()
+    assert all(math.isfinite(outcome.best_validation) for outcome in found)

@@ -1,0 +1,216 @@
+"""Training of a stack: each run as it would be alone, and as a loop of plain PyTorch has it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ordinal_entropy import methods
+from ordinal_entropy.methods.ablations import FIXED
+from ordinal_entropy.tasks.tabular import model
+from ordinal_entropy.tasks.tabular.data import Table
+from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
+from ordinal_entropy.tasks.tabular.model import Shape
+from ordinal_entropy.tasks.tabular.stack import Job, Settings, Stack
+
+SETTINGS = Settings(epochs=3, batch_size=22, learning_rate=1e-2, weight_decay=0.1, feature_rows=0)
+OPTIONS = {"strength": 0.5, "balance": 20.0, "rescale": "max", "grouping": "unique"}  # strong, to be seen
+
+
+def a_table():
+    """Three splits of different sizes; in the first the training rows lack a category and have no missing value."""
+    random = np.random.default_rng(0)
+    numbers = random.normal(size=(90, 3))
+    numbers[:2, 1] = np.nan
+    categories = random.choice(["a", "b", "c"], size=(90, 1)).astype(object)
+    categories[4] = "rare"
+    targets = np.round(100 + 10 * numbers[:, 0] + 5 * (categories[:, 0] == "a"))
+    tests = np.array([0, 1, 4, *range(20, 27)]), np.arange(50, 61), np.arange(70, 79)
+    return Table(numbers, ("x", "y", "z"), categories, ("c",), targets, tests)
+
+
+def views(seeds=(0, 1, 2)):
+    table, found = a_table(), {}
+    for seed in seeds:
+        rows = rows_of(table, seed, test_share=0.2, validation_share=0.2)
+        found[seed] = seen(table, rows, Preparation(table, rows.train, scaling="standard", max_categories=8))
+    return found
+
+
+def job(method, seed, view, *, embedding="none", **options):
+    known = methods.options(method)
+    own = {name: value for name, value in {**OPTIONS, "bins": 7, **options}.items() if name in known}
+    shape = Shape(view.numbers, view.train.inputs.shape[1], 7 if "low" in known else 1, 8, embedding=embedding)
+    return Job(seed, view, replace(shape, embedding_size=4, waves=3, pieces=4), method, own)
+
+
+def trained(jobs, epochs=3, states=None):
+    stack = Stack(jobs, SETTINGS, device="cpu", states=states)
+    return stack, [stack.train_epoch() for _ in range(epochs)]
+
+
+def alone(job):
+    """The scores of the last epoch on validation and test rows, by a network and an optimizer of its own."""
+    parameters = [tensor.clone().requires_grad_() for tensor in model.initial(job.shape, job.seed).values()]
+    names = list(model.initial(job.shape, job.seed))
+    optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
+    pieces = None
+    if job.shape.embedding == "piecewise":
+        pieces = model.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
+        pieces = model.Pieces(*(part[None] for part in pieces))
+    y = torch.from_numpy(job.seen.standardized()).float()[:, None]
+    known = methods.options(job.method)
+    ranges = {"low": float(y.min()), "high": float(y.max())} if "low" in known else {}
+    method = methods.create(job.method, **job.options, **ranges)
+
+    def outputs(inputs):
+        own = {name: tensor[None] for name, tensor in zip(names, parameters, strict=True)}
+        features = model.forward(own, torch.from_numpy(inputs)[None], job.shape, pieces)[0][0]
+        return features, features @ own["head.weight"][0] + own["head.bias"][0]
+
+    n = len(y)
+    steps = math.ceil(n / SETTINGS.batch_size)
+    for epoch in range(3):
+        order = np.random.default_rng([job.seed, 2, epoch]).permutation(n)
+        for step in range(steps):
+            rows = order[step * (n // steps) : (step + 1) * (n // steps)]
+            features, out = outputs(job.seen.train.inputs[rows])
+            task_loss = None if method.replaces_task_loss else (out - y[rows]).square().mean()
+            loss = method(features, y[rows], predictions=out, task_loss=task_loss)
+            loss = loss if task_loss is None else loss + task_loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    found = []
+    for part in (job.seen.validation, job.seen.test):
+        guess = method.decode(outputs(part.inputs)[1].detach()).double().numpy()[:, 0]
+        found.append(np.sqrt(np.mean((guess * job.seen.scale + job.seen.center - part.targets) ** 2)))
+    return found
+
+
+EVERY = ["baseline", *FIXED]
+
+
+@pytest.mark.parametrize("embedding", model.EMBEDDINGS)
+def test_a_stack_is_a_loop_of_plain_pytorch(embedding):
+    seen_by = views((0, 1))
+    jobs = [job(method, seed, seen_by[seed], embedding=embedding) for method in EVERY for seed in (0, 1)]
+    stack, history = trained(jobs)
+    for own, scores in zip(jobs, history[-1], strict=True):
+        expected = alone(own)
+        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(expected, rel=2e-3), own.method
+    weights = stack.parameters["0.weight"].detach()
+    apart = (weights[2:] - weights[:2].repeat(len(EVERY) - 1, 1, 1)).abs().amax((1, 2))  # from the baseline's
+    assert apart.min() > 0.01
+
+
+def test_classification_is_a_loop_of_plain_pytorch():
+    seen_by = views((0, 1))
+    jobs = [job("classification", seed, seen_by[seed]) for seed in (0, 1)]
+    _, history = trained(jobs)
+    for own, scores in zip(jobs, history[-1], strict=True):
+        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(alone(own), rel=2e-3)
+
+
+def test_runs_do_not_depend_on_what_trains_beside():
+    """Of different inputs and rows, padded; strengths of their own, fixed and such as set themselves."""
+    seen_by = views()
+    jobs = [job("baseline", seed, seen_by[seed]) for seed in seen_by]
+    jobs += [job("oe", seed, seen_by[seed], strength=strength) for strength in (0.1, 10.0) for seed in seen_by]
+    jobs += [job("oe-balanced", seed, seen_by[seed], balance=balance) for balance in (0.1, 1.0) for seed in seen_by]
+    assert len({own.shape.inputs for own in jobs}) > 1
+    assert len({len(view.train.targets) for view in seen_by.values()}) == 3
+    _, beside = trained(jobs)
+    for run, own in enumerate(jobs):
+        _, (*_, (scores,)) = trained([own])
+        for part in scores:
+            assert beside[-1][run][part] == pytest.approx(scores[part], rel=1e-3)
+
+
+def test_rows_without_a_pair_count_for_no_diversity_of_others():
+    """A batch with one target has no pair; its run must not change the strength of another."""
+    seen_by = views((0, 1))
+    flat = seen_by[1]
+    targets = np.where(np.arange(len(flat.train.targets)) < 3, 1.0, 0.0)
+    flat = flat._replace(train=flat.train._replace(targets=targets), center=targets.mean(), scale=targets.std())
+    jobs = [job(method, seed, view) for method in ("ld", "oe") for seed, view in ((0, seen_by[0]), (1, flat))]
+    _, history = trained(jobs)
+    for own, scores in zip(jobs, history[-1], strict=True):
+        assert scores["test"]["rmse"] == pytest.approx(alone(own)[1], rel=2e-3)
+
+
+def test_a_run_of_one_bin_counts_for_no_diversity_of_others():
+    seen_by = views((0, 1))
+    one_bin = seen_by[1]._replace(center=seen_by[1].center - 4 * seen_by[1].scale)  # 1 to 7, in the bin from 0 to 8
+    jobs = [
+        job(method, seed, view, grouping=8.0)
+        for method in ("ld", "oe")
+        for seed, view in ((0, seen_by[0]), (1, one_bin))
+    ]
+    _, history = trained(jobs)
+    for own, scores in zip(jobs, history[-1], strict=True):
+        assert scores["test"]["rmse"] == pytest.approx(alone(own)[1], rel=2e-3)
+
+
+def test_bins_of_targets_share_a_center():
+    view = views((0,))[0]
+    wide, unique = (job("oe", 0, view, grouping=grouping, strength=5.0) for grouping in (0.7, "unique"))
+    _, (*_, (scores,)) = trained([wide])
+    _, (*_, (others,)) = trained([unique])
+    assert scores["test"]["rmse"] == pytest.approx(alone(wide)[1], rel=2e-3)
+    assert scores["test"]["rmse"] != pytest.approx(others["test"]["rmse"], rel=1e-3)
+
+
+def test_runs_of_a_seed_begin_alike_and_methods_differ():
+    view = views((0,))[0]
+    stack = Stack([job(name, 0, view) for name in ("baseline", "ld")], SETTINGS, device="cpu")
+    assert all(torch.equal(*tensor) for tensor in stack.parameters.values())
+    stack.train_epoch()
+    assert not torch.equal(*stack.parameters["0.weight"])
+    _, (*_, (none, base)) = trained([job("ld", 0, view, strength=0.0), job("baseline", 0, view)])
+    assert none == base
+
+
+def test_a_run_that_diverges_does_not_disturb_the_others():
+    view = views((0,))[0]
+    jobs = [job("oe-balanced", 0, view, balance=balance) for balance in (0.1, 0.2)]
+    stack = Stack(jobs, SETTINGS, device="cpu")
+    stack.parameters["0.weight"].data[1, 0, 0] = math.nan
+    history = [stack.train_epoch() for _ in range(3)]
+    assert math.isnan(history[-1][1]["test"]["rmse"]) and stack.state(1).best_score == math.inf
+    _, (*_, (scores,)) = trained(jobs[:1])
+    assert history[-1][0]["test"] == pytest.approx(scores["test"], rel=1e-3)
+
+
+def test_going_on_ends_in_the_same_numbers():
+    """From copies of the states, in stacks of other runs than before."""
+    seen_by = views()
+    jobs = [job(method, seed, seen_by[seed]) for method in ("baseline", "oe-balanced") for seed in seen_by]
+    whole, history = trained(jobs, epochs=4)
+    half, _ = trained(jobs, epochs=2)
+    states = [half.state(run) for run in range(len(jobs))]
+    half.train_epoch()  # does not touch the states
+    for own in ([0], [5, 3], [1, 2, 4]):
+        again, rest = trained([jobs[run] for run in own], epochs=2, states=[states[run] for run in own])
+        assert again.epoch == 4
+        for place, run in enumerate(own):
+            assert rest[-1][place]["test"] == pytest.approx(history[-1][run]["test"], rel=1e-4)
+            assert again.state(place).best_score == pytest.approx(whole.state(run).best_score, rel=1e-4)
+
+
+def test_the_best_parameters_are_those_of_the_best_epoch():
+    jobs = [job("baseline", seed, view) for seed, view in views((0, 1)).items()]
+    stack = Stack(jobs, SETTINGS._replace(learning_rate=0.3), device="cpu")  # so large that the last is not the best
+    epochs = [stack.train_epoch()[0] for _ in range(8)]
+    (best, _), scores = stack.scores(best=True), [epoch["validation"]["rmse"] for epoch in epochs]
+    assert scores.index(min(scores)) < 7
+    assert best["validation"]["rmse"] == pytest.approx(min(scores))
+    assert best["test"] == pytest.approx(epochs[scores.index(min(scores))]["test"])
+
+
+def test_runs_of_several_shapes_are_no_stack():
+    view = views((0,))[0]
+    with pytest.raises(ValueError, match="expected runs of one shape in a stack, got several"):
+        Stack([job("baseline", 0, view), job("classification", 0, view)], SETTINGS, device="cpu")
