@@ -38,6 +38,10 @@ def differentiable(
         The operator, and a function of all inputs but ``with_gradient`` to the numbers ``(g,)``.
     """
 
+    def scaled(gradient: Tensor, by_value: Tensor, dtype: torch.dtype) -> Tensor:
+        answer = gradient * (by_value if by_value.dim() == 0 else by_value[:, None, None])
+        return answer if answer.dtype == dtype else answer.to(dtype)
+
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.set_materialize_grads(False)
         ctx.options = inputs[tensors:-1]
@@ -47,8 +51,7 @@ def differentiable(
         points, *constants, gradient = ctx.saved_tensors
         answer = None
         if by_value is not None:
-            answer = gradient * (by_value if by_value.dim() == 0 else by_value[:, None, None])
-            answer = answer if answer.dtype == points.dtype else answer.to(points.dtype)
+            answer = scaled(gradient, by_value, points.dtype)
         if by_gradient is not None:  # a second derivative: rare, so it may take the m x m matrices
             with torch.enable_grad():
                 x = points.detach().requires_grad_()
@@ -58,18 +61,24 @@ def differentiable(
         return answer, *([None] * (tensors + len(ctx.options)))
 
     class Plain(torch.autograd.Function):
-        """Takes all that is no tensor as one argument, since each costs the host some time."""
+        """Takes all that is no tensor as one argument and returns the numbers alone: each more costs the host time."""
 
         @staticmethod
-        def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-            inputs = *inputs[:-1], *inputs[-1]
-            output = kernel(*inputs)
-            save(ctx, inputs, output)
-            return output
+        def forward(ctx: Any, *inputs: Any) -> Tensor:
+            ctx.options = inputs[-1][:-1]
+            value, gradient = kernel(*inputs[:-1], *inputs[-1])
+            ctx.save_for_backward(*inputs[:-1], gradient)
+            return value
 
         @staticmethod
-        def backward(ctx: Any, *by_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
-            return backward(ctx, *by_outputs)[: tensors + 1]
+        def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
+            points, *constants, gradient = ctx.saved_tensors
+            if torch.is_grad_enabled():  # a second derivative is to come: rare, so it may take the m x m matrices
+                numbers = plain(points, *constants, *ctx.options)
+                answer = torch.autograd.grad(numbers, points, by_outputs[0].reshape(-1), create_graph=True)[0]
+            else:
+                answer = scaled(gradient, by_outputs[0], points.dtype)
+            return answer, *([None] * tensors)
 
     class Transformed(torch.autograd.Function):
         forward = staticmethod(kernel)
@@ -113,7 +122,7 @@ def differentiable(
         else:
             constants = tensors - 1  # behind the points
             apply = super(torch.autograd.Function, Plain).apply  # its own would look for transforms once more
-            value, _ = apply(points, *inputs[:constants], (*inputs[constants:], with_gradient))
+            value = apply(points, *inputs[:constants], (*inputs[constants:], with_gradient))
         return value
 
     return operator, call
