@@ -155,6 +155,20 @@ def test_a_term_without_a_gradient_has_no_strength():
     assert gradient.isfinite().all() and gradient.abs().max() > 0
 
 
+def test_a_term_that_seldom_has_a_gradient_is_bounded_in_the_steps_in_which_it_has_one():
+    """After any number of steps without: the running mean of its squares has at least that of the step itself."""
+    features = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    task, nothing = features.square().mean(), (0 * features).sum()
+    for decay in (0.9, 0.98):
+        balance = Balance(0.1, decay=decay, warm_up=0, terms=1)
+        seldom = 1e-3 * features.sum()
+        balance(features, task, seldom)
+        for _ in range(400):
+            balance(features, task, nothing)
+        found = balance(features, task, seldom).item() * norm(seldom, features)
+        assert found == pytest.approx(0.1 * (1 - decay) ** -0.5 * norm(task, features), rel=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
 def test_compiled():
     head, features, targets = problem()

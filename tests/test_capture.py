@@ -431,6 +431,8 @@ def test_wrong_types() -> None:
 def test_automatic_without_any_candidate() -> None:
     with pytest.raises(ValueError, match=r"linear layer or a 1x1 convolution in Sequential, found none; .* '0', '1'$"):
         capture(nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU()))
+    with pytest.raises(ValueError, match=r"in ReLU, found none; it has no layers$"):
+        capture(nn.ReLU())
 
 
 def test_data_parallel_is_refused() -> None:

@@ -171,6 +171,17 @@ def test_a_comparison_in_rounds_goes_on_where_it_was_stopped(tmp_path, monkeypat
         assert n >= 5 and there["methods"][name]["values"] == pytest.approx(method["values"][:n], rel=1e-5)
 
 
+def test_features_of_all_rounds_end_in_one_place(tmp_path):
+    options = ["compare", "linear", "--seeds", 5, "--stop-early", *TINY, "--set=feature_rows=9", "--out", "there"]
+    call(*options)
+    seeds = range(len(json.loads((tmp_path / "there" / "summary.json").read_text())["methods"]["oe"]["values"]))
+    training = tmp_path / "there" / "training"
+    for name in (f"{method}-seed{seed}" for method in ("baseline", "oe") for seed in seeds):
+        assert (training / name / "result.json").exists() and list((training / name / "features").iterdir()), name
+    assert not list(training.glob("seeds-*/training/*/recipe.json"))
+    call(*options)
+
+
 def test_reproduce_lists_the_studies():
     said = call("reproduce", "--list").stdout
     assert all(name in said for name in studies.names())

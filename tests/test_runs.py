@@ -175,6 +175,19 @@ def test_result_is_there_once_the_run_is_over(tmp_path):
     assert runs.open(tmp_path).result() == {"last": 0.5, "best_test": None}
 
 
+def test_what_a_run_raised_is_there_until_it_is_over(tmp_path):
+    run = runs.create(tmp_path, RECIPE, "oe", 0)
+    assert run.failure() is None
+    try:
+        raise ValueError("too\n  hot")
+    except ValueError as error:
+        run.fail(error)
+    failure = runs.open(tmp_path).failure()
+    assert (failure["type"], failure["message"]) == ("ValueError", "too hot") and "Traceback" in failure["traceback"]
+    run.finish({"last": 1.0})
+    assert run.failure() is None and run.result() == {"last": 1.0}
+
+
 def test_a_run_that_is_killed_can_be_read_and_gone_on_with(tmp_path):
     script = (
         "import sys, itertools; from ordinal_entropy import runs; run = runs.create(sys.argv[1], {}, 'oe', 0)\n"

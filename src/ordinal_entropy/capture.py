@@ -216,10 +216,8 @@ def _layers(model: nn.Module, root: nn.Module, layer: str | nn.Module | None) ->
     if layer is None:
         heads = {_plain(name): module for name, module in root.named_modules() if _is_head(module)}
         if not heads:
-            raise ValueError(
-                f"expected a linear layer or a 1x1 convolution in {kind}, found none; name a layer, the last"
-                f" ones are {_last_names(root)}"
-            )
+            there = f"name a layer, the last ones are {_last_names(root)}" if root._modules else "it has no layers"
+            raise ValueError(f"expected a linear layer or a 1x1 convolution in {kind}, found none; {there}")
         return heads
     names = _names(model, root)
     if isinstance(layer, nn.Module):

@@ -5,6 +5,7 @@ Exit status 2: a mistake of the user's, told in one sentence; 130: stopped by th
 
 import hashlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -385,6 +386,9 @@ def compare(
     With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
     then wider, such as hold however often one looks.
 
+    A run on images or a table that raises an error is named, and the others go on; the same command tries it again.
+    Exit status 0 if any method has a verdict, 1 if too many runs failed for one, 2 if all did.
+
     Writes summary.json to --out.
     """
     folder: list[Path] = []
@@ -418,6 +422,9 @@ def compare(
         _check_writable(place)
         folder.append(place)
         summary = studies.finished(place, what)
+        if summary is not None and summary.get("failures") and (place / "training").exists():
+            _say(f"{_runs(len(summary['failures']))} in {place} failed before: once more")
+            summary = None
         read_back = summary is not None
         if summary is None:
             most = "at most " if rule is not None else ""
@@ -430,7 +437,7 @@ def compare(
             def trained(some: Sequence[int], out: Path) -> dict[str, Any]:
                 with _progress() as progress:
                     return grid.summary_of(
-                        task, variants, recipe, some, out=out, device=where, progress=progress, jobs=jobs
+                        task, variants, recipe, some, out=out, device=where, progress=progress, jobs=jobs, go_on=True
                     )
 
             if rule is None:
@@ -439,6 +446,9 @@ def compare(
                 in_rounds = rounds.rounds_of(task, numbers, jobs, len(names))
                 summary = _settled(task, trained, in_rounds, place, rule)
             count = len(summary["methods"][summary["baseline"]]["values"])
+            if len(summary["failures"]) == len(names) * count:
+                first = summary["failures"][0]
+                raise ValueError(f"every run failed, the first with {first['type']}: {first['message']}")
             given = [f"--set={each}" for each in settings or []]
             given += ["--stop-early"] if rule is not None else []
             given += ["--smallest", f"{smallest:g}"] if smallest is not None else []
@@ -451,6 +461,8 @@ def compare(
                 notes=[studies.QUICK] if short else [],
                 command=["compare", task, *chosen, *given, "--device", where],
             )
+        if rule is not None:
+            rounds.gather_runs(place)
         console = _console()
         _print_scores(console, summary, _scale(summary))
         for sentence in comparison.verdict(summary):
@@ -459,6 +471,14 @@ def compare(
             console.print(studies.QUICK)
         console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
         _draw_page(place)
+        if summary.get("failures"):
+            _say(f"{_runs(len(summary['failures']))} failed; the same command tries again, and leaves the others be.")
+            if all(outcome == "unknown" for outcome in comparison.outcomes(summary).values()):
+                raise typer.Exit(1)
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'' if count == 1 else 's'}"
 
 
 def _settled(
@@ -487,7 +507,7 @@ def _settled(
 def _scale(summary: dict[str, Any]) -> float:
     """What scores are printed in multiples of, so that the baseline's small mean has digits before the point."""
     mean = summary["methods"][summary["baseline"]]["mean"]
-    if not mean or abs(mean) >= 1:
+    if not mean or math.isnan(mean) or abs(mean) >= 1:
         return 1.0
     return 1e-3 if abs(mean) >= 1e-4 else 1e-6
 

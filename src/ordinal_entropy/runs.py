@@ -1,12 +1,14 @@
 """The run folder: one recipe, method and seed, carried out; written so that a stop at any moment leaves it whole.
 
 A run folder holds ``recipe.json`` (recipe, method, seed, environment), ``metrics.jsonl`` (a line for each evaluation,
-appended as it goes), the checkpoint of the training and, once the run is over, ``result.json``.
+appended as it goes), the checkpoint of the training and, once the run is over, ``result.json``; ``failure.json`` where
+it raised an exception and others went on.
 """
 
 import json
 import math
 import os
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,12 +79,25 @@ class Run:
         return found
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Writes ``result.json``: the run is over."""
+        """Writes ``result.json``: the run is over, and how it failed before is of no interest."""
         write_json(self.path / "result.json", result)
+        (self.path / "failure.json").unlink(missing_ok=True)
 
     def result(self) -> dict[str, Any] | None:
         """What :meth:`finish` wrote; None while the run is not over."""
         path = self.path / "result.json"
+        return read_json(path) if path.exists() else None
+
+    def fail(self, error: Exception) -> None:
+        """Writes ``failure.json``: what was raised, and where. What the run held in memory is free then."""
+        where = "".join(traceback.format_exception(error))
+        message = " ".join(str(error).split())
+        write_json(self.path / "failure.json", {"type": type(error).__name__, "message": message, "traceback": where})
+        traceback.clear_frames(error.__traceback__)
+
+    def failure(self) -> dict[str, str] | None:
+        """What :meth:`fail` wrote: "type", "message" and "traceback"; None where the run did not fail."""
+        path = self.path / "failure.json"
         return read_json(path) if path.exists() else None
 
 

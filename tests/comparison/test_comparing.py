@@ -81,6 +81,13 @@ def test_compare_checks_before_it_trains(options, message):
         compare(lambda method, seed: pytest.fail("trained"), **options)
 
 
+def test_compare_says_what_it_takes():
+    with pytest.raises(TypeError, match="expected train to be a function of a method and a seed, got float"):
+        compare(0.5)
+    with pytest.raises(TypeError, match=r"expected seeds to say how many or which, got 2\.5"):
+        compare(lambda method, seed: pytest.fail("trained"), seeds=2.5)
+
+
 def test_compare_without_scipy_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ImportError, match=r"needs SciPy: pip install 'ordinal-entropy\[train\]'"):

@@ -31,6 +31,11 @@ def test_half_written_runs_and_those_of_another_version_are_left_out_by_name(tmp
     assert reasons(found)["old"] == f"a run of version 0.0.1; this is {__version__}"
 
 
+def test_a_run_that_failed_is_left_out_with_what_it_raised(tmp_path):
+    make_run(tmp_path / "hot", "oe", 1, over=False).fail(RuntimeError("no memory\nleft"))
+    assert reasons(read(tmp_path))["hot"] == "the run failed: RuntimeError: no memory left"
+
+
 def test_a_run_without_a_version_is_left_out(tmp_path):
     make_run(tmp_path / "run", "oe", 0)
     content = json.loads((tmp_path / "run" / "recipe.json").read_text())

@@ -1,7 +1,9 @@
 """What is said of a comparison, against sentences worked out by hand."""
 
 from kept_folders import summary_of
+from ordinal_entropy.comparison import StopEarly
 from ordinal_entropy.report.verdict import parts, verdict
+from paired_scores import summed
 
 
 def pair(difference, low, high, p, n=6):
@@ -89,3 +91,29 @@ def test_methods_are_told_against_what_they_are_held_to():
     found = verdict(summary)
     assert any(sentence.startswith("b deep is better than a deep") for sentence in found.in_full)
     assert "their baseline" in found.headline
+
+
+def in_rounds(smallest=0.5, **methods):
+    """A comparison that may stop early: noise of the size of a hundredth, and a constant of each method's own."""
+    noise = [0.01, -0.01, 0.02, -0.02, 0.01, -0.01, 0.0, 0.01]
+    columns = {"baseline": [3.0] * len(noise)} | {name: [3 + own + e for e in noise] for name, own in methods.items()}
+    return verdict(summed(columns, metric="mae", stop_early=StopEarly(20, smallest)))
+
+
+def test_a_difference_that_does_not_matter_is_told_as_one():
+    found = in_rounds(oe=0.0)
+    assert found.findings[0].outcome == "negligible"
+    assert found.headline.startswith("oe: no difference from baseline as large as 0.50, the smallest that matters: MAE")
+    assert "n = 8 paired seeds; p = " in found.headline
+    known = in_rounds(oe=-0.1).findings[0]  # better for certain, by too little
+    assert known.outcome == "negligible" and "as large as 0.50" in known.sentence
+
+
+def test_differences_that_do_not_matter_are_counted_apart():
+    assert in_rounds(ld=0.0, oe=-0.1).headline == "None of 2 methods differs from baseline by MAE as much as 0.50."
+    found = in_rounds(ld=0.0, oe=-1.0)
+    assert [own.outcome for own in found.findings] == ["better", "negligible"]
+    assert found.headline == (
+        "Of 2 methods, 1 is better than baseline and none is worse by MAE; 1 differs by less than 0.50, which does not "
+        "matter."
+    )

@@ -41,7 +41,7 @@ def plans(monkeypatch):
     """The runs that a study asks for; each has the error 8 + seed, less its strength."""
     asked = []
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs):
+    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
         asked.extend(plans)
         outcomes = []
         for plan in plans:

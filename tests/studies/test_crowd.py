@@ -30,7 +30,7 @@ def plans(monkeypatch):
     """The runs that a study asks for; each has the error 100 + seed, less its strength."""
     asked = []
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs):
+    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
         asked.extend(plans)
         outcomes = []
         for plan in plans:
@@ -118,3 +118,15 @@ def test_a_study_from_end_to_end(tmp_path):
         for at, own in points.items():
             assert own["mae"] == summary["methods"][name]["at"][at] and len(own["rmse"]) == 2
     assert "Read back" in call(*command, "--device=cpu", "--out=there").stdout
+
+
+def test_a_study_of_finished_runs_names_the_machine_that_trained_them(plans, tmp_path):
+    for k, gpus in enumerate((["this"] * 6, ["this"] * 5 + ["that"])):
+        out = tmp_path / str(k)
+        for run, gpu in enumerate(gpus):
+            folder = out / "training" / f"run{run}"
+            folder.mkdir(parents=True)
+            (folder / "recipe.json").write_text(json.dumps({"environment": {"gpu": gpu}}))
+        found = studies.run("table3-crowd", out, ["seeds=2", "data=somewhere"])["environment"]
+        assert (found == {"gpu": "this"}) == (len(set(gpus)) == 1)
+        assert ("python" in found) == (len(set(gpus)) == 2)  # of several machines: this one, which summed it up

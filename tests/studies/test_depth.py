@@ -41,7 +41,7 @@ def plans(monkeypatch):
     """The runs that a study asks for; errors are 0.5 + seed / 100, less by the strength, half as large of NeW-CRFs."""
     asked = []
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs):
+    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
         asked.extend(plans)
         outcomes = []
         for plan in plans:

@@ -54,7 +54,7 @@ def trained(monkeypatch):
     """Runs whose kept features are a cloud of the spread above, a little more with every seed."""
     asked, spread = [], dict(SPREAD)
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs):
+    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
         asked.extend(plans)
         for plan, name in zip(plans, run_names(plans), strict=True):
             run = runs.create(folder / name, {"task": "depth", **described(plan.recipe)}, plan.method, plan.seed)

@@ -47,6 +47,14 @@ def test_rounds_are_judged_together():
     assert "details" not in found
 
 
+def test_failures_of_all_rounds_are_told():
+    failure = {"method": "oe", "seed": 4, "type": "OSError", "message": "full"}
+    first, second = part(0, 4), part(4, 5, failures=[failure])
+    second["methods"]["oe"]["at"] = {at: [math.nan] for at in ("last", "best_validation", "best_test")}
+    found = rounds.joined([first, second], StopEarly(9))
+    assert found["failures"] == [failure] and found["paired"]["oe"]["n"] == 4
+
+
 def test_further_scores_are_joined_seed_by_seed():
     def own(*values):
         return {"oe": {"last": {"gm": list(values)}}, "baseline": {"last": {}}}
@@ -57,6 +65,15 @@ def test_further_scores_are_joined_seed_by_seed():
     details = rounds.joined([first, second, third], StopEarly(9))["details"]
     assert details["oe"]["last"]["gm"] == pytest.approx([1, 2, 3, math.nan, math.nan], nan_ok=True)
     assert details["oe"]["last"]["few"] == pytest.approx([math.nan, math.nan, 0.5, math.nan, math.nan], nan_ok=True)
+
+
+def test_run_folders_of_rounds_are_gathered(tmp_path):
+    for name, run in (("seeds-0-3", "oe-seed0"), ("seeds-4-4", "oe-seed4")):
+        runs.write_json(tmp_path / "training" / name / "training" / run / "recipe.json", {"in": name})
+    for _ in range(2):
+        rounds.gather_runs(tmp_path)
+        assert runs.read_json(tmp_path / "training" / "oe-seed4" / "recipe.json") == {"in": "seeds-4-4"}
+    assert (tmp_path / "training" / "oe-seed0").is_dir()
 
 
 def test_curves_are_ordered_as_in_one_study(tmp_path):

@@ -4,7 +4,7 @@ import importlib.util
 import math
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +109,10 @@ def compare(
         (6, 'helps')
     """
     special_functions()  # a missing SciPy is found before the first run, not after the last
+    if not callable(train):
+        raise TypeError(f"expected train to be a function of a method and a seed, got {type(train).__name__}")
+    if not isinstance(seeds, int | Iterable):
+        raise TypeError(f"expected seeds to say how many or which, got {seeds!r}")
     names = [methods] if isinstance(methods, str) else list(methods)
     numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
     if not names or not numbers:

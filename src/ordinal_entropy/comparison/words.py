@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from ordinal_entropy.comparison.pairs import LEVEL, holm
@@ -11,6 +12,7 @@ from ordinal_entropy.comparison.summaries import Outcome, outcomes
 FEW = 10  # seeds, below which nothing tells whether differences are normal
 _WORTH = 200  # seeds that one may still be asked for
 _SHOWN = 5  # failures
+_LONGEST = 300  # letters of what one says
 
 
 def verdict(summary: Mapping[str, Any]) -> list[str]:
@@ -109,7 +111,8 @@ def _more(pair: Mapping[str, Any]) -> str:
 def _failed(summary: Mapping[str, Any]) -> list[str]:
     failures: Sequence[Mapping[str, Any]] = summary.get("failures") or []
     said = [
-        f"{each['method']}, seed {each['seed']} failed: {each['type']}: {each['message'] or 'no message'}"
+        f"{each['method']}, seed {each['seed']} failed: {each['type']}: "
+        f"{shorten(each['message'], _LONGEST, placeholder=' ...') or 'no message'}"
         for each in failures[:_SHOWN]
     ]
     rest = len(failures) - len(said)

@@ -192,6 +192,9 @@ def _run(folder: Path, found: Found) -> KeptRun | None:
     def whole() -> KeptRun:
         run, content = runs.open(folder), _mapping(folder / "recipe.json")
         if not (folder / "result.json").is_file():
+            failure = run.failure()
+            if failure is not None:
+                raise ValueError(f"the run failed: {failure['type']}: {failure['message'] or 'no message'}")
             raise ValueError("half-written: there is a recipe.json but no result.json, so the run is not over")
         theirs, ours = _version(content.get("environment")), _version(present_environment())
         if theirs != ours:

@@ -14,7 +14,7 @@ class Finding(NamedTuple):
     """Of one method against what it is held to."""
 
     method: str
-    outcome: Literal["better", "worse", "no difference", "unknown"]
+    outcome: Literal["better", "worse", "negligible", "no difference", "unknown"]
     sentence: str
 
 
@@ -29,7 +29,8 @@ class Verdict(NamedTuple):
 def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
     """One headline, a short sentence a method, and the long ones.
 
-    A method is called better or worse where p < 0.05, with several methods after Holm's adjustment for their number.
+    A method is called better or worse where p < 0.05, with several methods after Holm's adjustment for their number;
+    negligible where it is known to differ by less than the smallest difference that matters, if one was named.
 
     Example:
         >>> methods = {"baseline": {"values": [9.5, 9.7, 9.6]}, "oe": {"values": [9.2, 9.3, 9.3]}}
@@ -46,9 +47,9 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
             in_full += comparison.verdict(part)
         adjusted = comparison.holm({name: _nan(pair["p_value"]) for name, pair in part["paired"].items()})
         findings += [_finding(part, name, base, adjusted[name], scale) for name in part["paired"]]
-    order = ("better", "worse", "no difference", "unknown")
+    order = ("better", "worse", "negligible", "no difference", "unknown")
     findings.sort(key=lambda finding: order.index(finding.outcome))
-    return Verdict(_headline(summary, findings), findings, in_full)
+    return Verdict(_headline(summary, findings, scale), findings, in_full)
 
 
 def unit(summary: Mapping[str, Any]) -> str:
@@ -94,8 +95,11 @@ def _finding(summary: Mapping[str, Any], name: str, base: str, p: float, scale: 
         )
     difference, low, high = pair["difference"], pair["ci_low"], pair["ci_high"]
     chance = p_equals(pair["p_value"]) + (f", {p_equals(p)} after Holm's adjustment" if several else "")
+    sizes = f"{number(difference, scale, sign=True)} ({number(low, scale)} to {number(high, scale)}){times(scale)}"
+    if comparison.outcomes(summary)[name] == "negligible":
+        shown = f"no difference from {base} as large as {_smallest(summary, scale)}, the smallest that matters"
+        return Finding(name, "negligible", f"{name}: {shown}: {metric} {sizes}, n = {n} paired seeds; {chance}.")
     if p >= _LEVEL or difference == 0:
-        sizes = f"{number(difference, scale, sign=True)} ({number(low, scale)} to {number(high, scale)}){times(scale)}"
         shown = f"no difference from {base} that {n} paired {unit(summary)}s could show"
         return Finding(name, "no difference", f"{name}: {shown}: {metric} {sizes}; {chance}.")
     ends = (low, high) if difference > 0 else (-high, -low)
@@ -106,7 +110,11 @@ def _finding(summary: Mapping[str, Any], name: str, base: str, p: float, scale: 
     return Finding(name, outcome, sentence)
 
 
-def _headline(summary: Mapping[str, Any], findings: list[Finding]) -> str:
+def _smallest(summary: Mapping[str, Any], scale: float) -> str:
+    return number(summary["stop_early"]["smallest"], scale) + times(scale)
+
+
+def _headline(summary: Mapping[str, Any], findings: list[Finding], scale: float) -> str:
     bases = [name for name in summary["methods"] if name not in summary["paired"]]
     if not findings:
         return f"Nothing to compare {bases[0]} with: no other method was run."
@@ -117,15 +125,20 @@ def _headline(summary: Mapping[str, Any], findings: list[Finding]) -> str:
     if all(finding.outcome == "unknown" for finding in findings):
         return f"{len(findings)} methods against {base}, too few {unit(summary)}s to show a difference: it takes 2."
     metric, n = metric_name(summary["metric"]), min(int(pair["n"]) for pair in summary["paired"].values())
-    rest = len(findings) - sum(by.values())
+    small = sum(finding.outcome == "negligible" for finding in findings)
+    if small == len(findings):
+        return f"None of {small} methods differs from {base} by {metric} as much as {_smallest(summary, scale)}."
+    rest = len(findings) - sum(by.values()) - small
     if rest == len(findings):
         return f"None of {rest} methods differs from {base} by {metric} as {n} paired {unit(summary)}s could show."
     said = " and ".join(
         f"{found or 'none'} {'are' if found > 1 else 'is'} {what}{f' than {base}' if what == 'better' else ''}"
         for what, found in by.items()
     )
+    differ = "differs" if small == 1 else "differ"
+    matters = f"; {small} {differ} by less than {_smallest(summary, scale)}, which does not matter" if small else ""
     shown = f"; for the other {rest}, {n} paired {unit(summary)}s show no difference" if rest else ""
-    return f"Of {len(findings)} methods, {said} by {metric}{shown}."
+    return f"Of {len(findings)} methods, {said} by {metric}{matters}{shown}."
 
 
 def _nan(value: float | None) -> float:

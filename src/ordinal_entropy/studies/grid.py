@@ -91,6 +91,7 @@ def summary_of(
     paper: Mapping[str, Score] | None = None,
     jobs: int = 1,
     others: Mapping[str, Any] | None = None,
+    go_on: bool = False,
 ) -> dict[str, Any]:
     """Trains every variant with every seed and summarises the scores; the first variant is what others are held to.
 
@@ -105,6 +106,8 @@ def summary_of(
         paper: scores of the paper by the variants' names.
         jobs: processes that train runs side by side, where the task does not train them as one stack.
         others: recipes of variants with a label, by the labels.
+        go_on: a run that raises an exception is noted among the failures, and the others go on; runs of a stack of
+            operators fail together, and then the exception is raised here.
 
     Returns:
         The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",
@@ -121,13 +124,22 @@ def summary_of(
     training = out / "training"
     resumed = training.exists() and any(training.iterdir())
     start = time.perf_counter()
-    scores = about.train(plans, device=device, folder=training, progress=progress, on_metrics=None, jobs=jobs)
+    scores = about.train(
+        plans, device=device, folder=training, progress=progress, on_metrics=None, jobs=jobs, go_on=go_on
+    )
     seconds = time.perf_counter() - start
     curves = [
         {"variant": names[k // len(seeds)], "seed": plan.seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
         for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+        if score.failure is None
     ]
-    runs.write_json(out / "curves.json", {"steps": scores[0].steps, "runs": curves}, indent=None)
+    failures = [
+        comparison.Failure(names[k // len(seeds)], plan.seed, score.failure["type"], score.failure["message"])
+        for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+        if score.failure is not None
+    ]
+    steps = next((score.steps for score in scores if score.failure is None), [])
+    runs.write_json(out / "curves.json", {"steps": steps, "runs": curves}, indent=None)
     grouped = {
         name: {
             at: [getattr(score, at) for score in scores[k * len(seeds) : (k + 1) * len(seeds)]]
@@ -135,7 +147,7 @@ def summary_of(
         }
         for k, name in enumerate(names)
     }
-    details = {name: _details(scores[k * len(seeds) : (k + 1) * len(seeds)]) for k, name in enumerate(names)}
+    details = {name: _details(scores[k * len(seeds) : (k + 1) * len(seeds)], scores) for k, name in enumerate(names)}
     first: dict[str, str] = {}  # name of each label's first variant
     for variant in variants:
         first.setdefault(variant.label, variant.name)
@@ -146,8 +158,9 @@ def summary_of(
             lower_is_better=about.lower_is_better,
             scores={variant.name: grouped[variant.name] for variant in variants if variant.label == label},
             recipe=described(by_label[label]),
-            environment=environment.environment(),
+            environment=_trained_in(training),
             baseline=first[label],
+            failures=[each for each in failures if label == next(v.label for v in variants if v.name == each.method)],
         )
         for label in first
     ]
@@ -155,6 +168,7 @@ def summary_of(
     if len(first) > 1:
         for key in ("methods", "paired", "spread"):
             content[key] = {name: found for part in parts for name, found in part[key].items()}
+        content["failures"] = [each for part in parts for each in part["failures"]]
         content["held_to"] = {v.name: first[v.label] for v in variants if v.name != first[v.label]}
         content["recipes"] = {label: part["recipe"] for label, part in zip(first, parts, strict=True) if label}
     return {
@@ -171,9 +185,17 @@ def summary_of(
 _CURVES = ("train", "validation", "test")
 
 
-def _details(outcomes: Sequence[Outcome]) -> dict[str, dict[str, list[float]]]:
-    """Of one variant, one score a seed; NaN where a run has none."""
-    points = {at: {name: None for run in outcomes for name in run.details.get(at, {})} for at in outcomes[0].details}
+def _trained_in(training: Path) -> dict[str, Any]:
+    """The environment that all run folders name, which may have come from elsewhere; without such, the present one."""
+    found = [runs.read_json(path)["environment"] for path in training.glob("*/recipe.json")]
+    return found[0] if found and all(each == found[0] for each in found) else environment.environment()
+
+
+def _details(outcomes: Sequence[Outcome], all_variants: Sequence[Outcome]) -> dict[str, dict[str, list[float]]]:
+    """Of one variant, one score a seed; NaN where a run has none, by the names that others have where all failed."""
+    named = all_variants if all(run.failure is not None for run in outcomes) else outcomes
+    every = {at: None for run in named for at in run.details}
+    points = {at: {name: None for run in named for name in run.details.get(at, {})} for at in every}
     return {
         at: {name: [run.details.get(at, {}).get(name, math.nan) for run in outcomes] for name in names}
         for at, names in points.items()

@@ -56,6 +56,7 @@ def joined(rounds: Sequence[Mapping[str, Any]], rule: comparison.StopEarly) -> d
         recipe=first["recipe"],
         environment=first["environment"],
         baseline=first["baseline"],
+        failures=[comparison.Failure(**failure) for each in rounds for failure in each["failures"]],
         stop_early=rule,
     )
     spent = sum(each["seconds"]["data_and_training"] for each in rounds)
@@ -71,7 +72,16 @@ def join_curves(out: Path, curves: Sequence[Mapping[str, Any]]) -> None:
     """Writes ``out/curves.json`` with the runs of all rounds, ordered as in a study of them all."""
     order = {variant: None for each in curves for variant in (run["variant"] for run in each["runs"])}
     by_variant = [run for name in order for each in curves for run in each["runs"] if run["variant"] == name]
-    runs.write_json(out / "curves.json", {"steps": curves[0]["steps"], "runs": by_variant}, indent=None)
+    steps: list[int] = next((each["steps"] for each in curves if each["runs"]), [])
+    runs.write_json(out / "curves.json", {"steps": steps, "runs": by_variant}, indent=None)
+
+
+def gather_runs(out: Path) -> None:
+    """Moves the folders of runs, as operators that keep features have them, from the rounds to ``out/training``."""
+    for recipe in sorted((out / "training").glob("seeds-*/training/*/recipe.json")):
+        place = out / "training" / recipe.parent.name
+        if not place.exists():
+            recipe.parent.rename(place)
 
 
 def _details(rounds: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, list[float]]]]:

@@ -3,6 +3,7 @@
 A task is looked up by name and loaded when it is asked for.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
@@ -40,6 +41,12 @@ class Outcome(NamedTuple):
     best_validation: float  # test score where the validation score is best
     best_test: float
     details: Mapping[str, Mapping[str, float]] = {}  # further ones: "last", "best_validation" -> name
+    failure: Mapping[str, str] | None = None  # "type" and "message" of the exception that a run without scores raised
+
+
+def failed(failure: Mapping[str, str]) -> Outcome:
+    """Of a run that raised an exception: NaN."""
+    return Outcome([], [], [], [], math.nan, math.nan, math.nan, failure=failure)
 
 
 class Plan(NamedTuple):
@@ -58,7 +65,8 @@ class Task(NamedTuple):
     lower_is_better: bool
     presets: Mapping[str, Any]  # recipes by name
     fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for
-    train: Callable[..., list[Outcome]]  # (plans, device, folder, progress, on_metrics, jobs): goes on from folder
+    # (plans, device, folder, progress, on_metrics, jobs, go_on): goes on from the folder
+    train: Callable[..., list[Outcome]]
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name

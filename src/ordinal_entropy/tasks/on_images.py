@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import cache_folder, described
-from ordinal_entropy.tasks import Outcome, Plan, Progress
+from ordinal_entropy.tasks import Outcome, Plan, Progress, failed
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric
@@ -98,6 +98,7 @@ class OnImages:
         progress: Progress | None = None,
         on_metrics: Callable[..., None] | None = None,
         jobs: int = 1,
+        go_on: bool = False,
     ) -> list[Outcome]:
         """Trains runs one after the other or side by side, each in a folder of its own inside the given one.
 
@@ -110,6 +111,8 @@ class OnImages:
             progress: is told how many batches are done, and how many there are in all runs that were not finished.
             on_metrics: is told the epochs done and the scores of one run, as a list of one; with one job only.
             jobs: so many processes train side by side on the device.
+            go_on: a run that raises an exception says so in its folder and in its outcome, and the others go on; on
+                one device only, and not where the dataset cannot be read. Else the exception is raised here.
 
         Returns:
             Outcomes in the order of the plans; their steps are epochs.
@@ -125,11 +128,17 @@ class OnImages:
         if jobs > 1 and len(to_train) > 1:
             from ordinal_entropy.vision.side_by_side import side_by_side
 
-            side_by_side(partial(self._train_share, device=device), to_train, jobs, progress)
+            side_by_side(partial(self._train_share, device=device, go_on=go_on), to_train, jobs, progress)
         else:
-            self._train_share(to_train, progress, device=device, on_metrics=on_metrics)
-        results = [self._run(plan, place).result() or {} for plan, place in all_runs]
-        return [self.outcome(result["history"], result["features"]) for result in results]
+            self._train_share(to_train, progress, device=device, on_metrics=on_metrics, go_on=go_on)
+        found = []
+        for plan, place in all_runs:
+            run = self._run(plan, place)
+            result = run.result()
+            failure = run.failure() if result is None else None
+            scores = result or {}
+            found.append(failed(failure) if failure else self.outcome(scores["history"], scores["features"]))
+        return found
 
     def evaluate(self, plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         """Scores of one run, computed anew from its last checkpoint, on the dataset that the recipe names now.
@@ -229,6 +238,7 @@ class OnImages:
         *,
         device: str,
         on_metrics: Callable[..., None] | None = None,
+        go_on: bool = False,
     ) -> None:
         """Trains runs one after the other, each in its folder."""
         found: dict[tuple[Any, ...], Dataset] = {}
@@ -243,9 +253,16 @@ class OnImages:
                     progress(number * total + done, len(share) * total)
 
             told = in_all if progress is not None else None
-            history = self._trained(plan, found[key], run, device, told, on_metrics)
-            features = self._feature_scores(run.path, history)
-            run.finish({"history": history, "left_out": found[key].left_out, "features": features})
+            try:
+                history = self._trained(plan, found[key], run, device, told, on_metrics)
+                features = self._feature_scores(run.path, history)
+            except Exception as error:
+                alone = plan.recipe.devices * plan.recipe.nodes == 1  # else other processes wait for this one
+                if not (go_on and alone) or isinstance(error, ImportError):
+                    raise
+                run.fail(error)
+            else:
+                run.finish({"history": history, "left_out": found[key].left_out, "features": features})
 
     def _run(self, plan: Plan, place: Path) -> runs.Run:
         return runs.create(place, {"task": self.name, **described(plan.recipe)}, plan.method, plan.seed)

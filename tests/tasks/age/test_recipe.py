@@ -131,6 +131,32 @@ def test_an_error_of_a_run_side_by_side_is_the_user_s_sentence(drawn, tmp_path):
     assert "1 problem in all" in answer.stderr
 
 
+@pytest.mark.usefixtures("without_page")
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_where_a_run_fails_the_others_go_on(jobs, drawn, tmp_path):
+    options = ["--seeds=3", f"--jobs={jobs}", f"--set=data={drawn}", *as_settings(TINY), "--set=epochs=1", "--out=both"]
+    broken = tmp_path / "both" / "training" / "oe-seed1"
+    broken.mkdir(parents=True)
+    (broken / "features").write_text("a file where a folder should be")
+    answer = call("compare", "age", *options)
+    said = " ".join(answer.stdout.split())
+    assert "2 seeds" in said and "oe, seed 1 failed: OSError: expected to be able to write" in said
+    assert "1 of 3 runs of oe did not finish with a number" in said
+    assert "1 run failed; the same command tries again" in answer.stderr
+    assert "Traceback" in runs.read_json(broken / "failure.json")["traceback"]
+    summary = runs.read_json("both/summary.json")
+    assert summary["methods"]["oe"]["n"] == summary["paired"]["oe"]["n"] == 2
+    (failure,) = summary["failures"]
+    assert (failure["method"], failure["seed"]) == ("oe", 1)
+
+    (broken / "features").unlink()
+    again = call("compare", "age", *options)
+    assert "1 run in both failed before: once more" in again.stderr
+    found = runs.read_json("both/summary.json")
+    assert found["paired"]["oe"]["n"] == 3 and found["failures"] == [] and not (broken / "failure.json").exists()
+    assert found["methods"]["baseline"] == summary["methods"]["baseline"]
+
+
 def test_runs_of_one_seed_share_first_weights_and_rows(drawn, tmp_path):
     recipe = tiny(drawn, "epochs=1", "train_rows=40", "strength=0")
     plans = [Plan(method, seed, recipe) for method in ("baseline", "oe") for seed in (0, 1)]
@@ -192,6 +218,9 @@ def test_a_missing_dataset_is_told_in_a_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert "agedb.csv from" in call("train", "age", "--set=data=nowhere", status=2).stderr
     assert "image_size to be at least 1" in call("train", "age", "--set=image_size=0", status=2).stderr
+    said = call("train", "age", "--preset=quick", "--set=balance=0", "--method=oe-balanced", status=2).stderr
+    assert "expected balance to be a positive number, got 0.0" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_folders_are_named_by_what_differs():

@@ -277,6 +277,7 @@ def test_mistakes_are_told_in_a_sentence(rendered, tmp_path):
         ("start=10", "expected start to be a depth from 0 to 10 metres, got 10.0"),
         ("drop_path=1", "expected drop_path from 0 to 1, got 1.0"),
         ("learning_rate=0", "expected learning_rate to be a positive number, got 0.0"),
+        ("balance=0", "expected balance to be a positive number, got 0.0"),
     ):
         assert sentence in call("train", "depth", "--preset=quick", f"--set={setting}", status=2).stderr, setting
     assert list(tmp_path.iterdir()) == []

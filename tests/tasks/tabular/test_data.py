@@ -1,11 +1,13 @@
 """Tables out of files: what is read, and one sentence for each that cannot be."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from commands import call
 from ordinal_entropy.tasks.tabular import data
 
 HOUSES = "area,town,price\n50,Bonn,200\n,Jena,300\n70.5,,250\n"
@@ -81,6 +83,7 @@ def test_numbers_as_python_writes_them_are_text(tmp_path):
         (HOUSES, "town", "numbers in the target 'town', got text in 2 of 3 rows, the first 'Bonn' in line 2"),
         (HOUSES, "area", "target in every row, got none in 1 of 3 rows of 'area', the first in line 3; skip_bad=true"),
         ("x,y\n1,5\n2,5\n", "y", "expected targets that differ, got 5 in all 2 rows of 'y'"),
+        ("x,y\n1,5\n", "y", "expected targets that differ, got 5 in the only row of 'y'"),
         ("x,y\ninf,1\n-inf,2\n1,3\n", "y", "got 2 infinite ones, the first in column 'x' .line 2."),
         ("x,y\n1,1\n2,inf\n", "y", "got an infinite one in column 'y' .line 3."),
         ("y\n1\n2\n", "y", "expected a column beside the target 'y' to predict it from, got none"),
@@ -107,6 +110,8 @@ def test_a_sentence_for_each_file_that_is_no_table(tmp_path):
         data.read(csv(tmp_path, HOUSES), "price", ignore=("aera",))
     with pytest.raises(ValueError, match="expected a target that is not ignored, got 'price'"):
         data.read(csv(tmp_path, HOUSES), "price", ignore=("price",))
+    with pytest.raises(ValueError, match="expected a target of numbers, got 'price' among the categories"):
+        data.read(csv(tmp_path, HOUSES), "price", categories=("price",))
     assert data.read(tmp_path, "price").targets.tolist() == [200, 300, 250]  # the only one in the folder
 
 
@@ -225,6 +230,29 @@ def test_parquet_says_what_it_needs(tmp_path, monkeypatch):
     monkeypatch.setattr(pandas, "read_parquet", refuse)
     with pytest.raises(ImportError, match="needs pandas and pyarrow: pip install pandas pyarrow"):
         data.read(csv(tmp_path, "", "houses.parquet"), "price")
+
+
+def test_without_a_library_for_parquet_the_command_ends_in_one_sentence(tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    for library in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    file = csv(tmp_path, "PAR1", "houses.parquet")
+    for command in (["compare", "tabular"], ["train", "tabular"]):
+        answer = call(*command, f"--set=data={file}", "--set=target=price", status=2)
+        assert answer.stderr.endswith(f"reading {file} needs pandas and pyarrow: pip install pandas pyarrow\n")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_parquet_file_that_was_written_by_a_library(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"area": [50, None, 70], "town": ["Bonn", None, "Jena"], "price": [1.0, 2.0, 3.0]})
+    frame.to_parquet(tmp_path / "houses.parquet")
+    table = data.read(tmp_path / "houses.parquet", "price")
+    np.testing.assert_array_equal(table.numbers, [[50], [np.nan], [70]])
+    assert table.categories.tolist() == [["Bonn"], [""], ["Jena"]] and table.targets.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"expected a Parquet file, got .*, which cannot be read"):
+        data.read(csv(tmp_path, "no Parquet", "other.parquet"), "price")
 
 
 def test_another_table_in_the_order_of_the_first(tmp_path):

@@ -14,8 +14,10 @@ from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.tabular import generated, train
 from ordinal_entropy.tasks.tabular.recipe import PRESETS, Tabular, check, table, train_stacked
+from ordinal_entropy.tasks.tabular.stack import Stack
 
 SMALL = ["epochs=3", "hidden=8", "pieces=4", "embedding_size=2", "batch_size=32", "bins=10", "feature_rows=60"]
+SETTINGS = [f"--set={each}" for each in SMALL]
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +113,86 @@ def test_compare_methods_and_skip_what_is_finished():
     call(*arguments)
     assert runs.read_json("both/summary.json")["methods"] == summary["methods"]
     assert before == {folder: os.stat(folder / "checkpoint.pt").st_mtime_ns for folder in folders}
+
+
+def broken(method, *seeds):
+    """Steps of a stack, which raise an exception where it has one of these runs."""
+    real = Stack.train_epoch
+
+    def train_epoch(self, *arguments):
+        if self.epoch and any((job.method, job.seed) in [(method, seed) for seed in seeds] for job in self.jobs):
+            raise RuntimeError(f"the device\nis too hot for {method}")
+        return real(self, *arguments)
+
+    return train_epoch
+
+
+@pytest.mark.usefixtures("without_page")
+def test_where_a_run_of_a_stack_fails_the_others_go_on(monkeypatch):
+    arguments = ["compare", "tabular", "--seeds=4", *options(), "--out=both"]
+    whole = call(*arguments[:-1], "--out=whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Stack, "train_epoch", broken("oe", 1))
+        answer = call(*arguments)
+    said = " ".join(answer.stdout.split())
+    assert "oe, seed 1 failed: RuntimeError: the device is too hot for oe" in said and "3 seeds" in said
+    summary, expected = (runs.read_json(f"{name}/summary.json") for name in ("both", "whole"))
+    assert summary["methods"]["baseline"]["values"] == pytest.approx(expected["methods"]["baseline"]["values"])
+    assert summary["methods"]["oe"]["values"][1] is None and summary["paired"]["oe"]["n"] == 3
+    curves = runs.read_json("both/curves.json")
+    assert len(curves["runs"]) == 7 and curves["steps"] == [1, 2, 3]
+    assert summary["details"]["oe"]["last"]["mae"][1] is None
+    again = call(*arguments)
+    assert "1 run in both failed before: once more" in again.stderr and "failed" not in again.stdout
+    found = runs.read_json("both/summary.json")
+    for name, own in expected["methods"].items():
+        assert found["methods"][name]["values"] == pytest.approx(own["values"])
+    assert "failed" not in whole.stdout
+
+
+@pytest.mark.usefixtures("without_page")
+@pytest.mark.parametrize("rounds", [[], ["--stop-early"]])
+def test_with_too_few_runs_left_for_a_verdict_the_status_is_1(rounds, monkeypatch):
+    monkeypatch.setattr(Stack, "train_epoch", broken("baseline", *range(4)))
+    answer = call("compare", "tabular", "--seeds=4", *options(), "--out=both", *rounds, status=1)
+    said = " ".join(answer.stdout.split())
+    assert "oe against baseline: every run of baseline failed, so there is nothing to compare." in said
+    assert "4 runs failed" in answer.stderr
+    assert runs.read_json("both/summary.json")["methods"]["oe"]["n"] == 4
+
+
+@pytest.mark.usefixtures("without_page")
+def test_where_every_run_fails_that_is_the_sentence(monkeypatch):
+    def train_epoch(self, *arguments):
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(Stack, "train_epoch", train_epoch)
+    answer = call("compare", "tabular", "--seeds=2", *options(), "--out=both", status=2)
+    assert "every run failed, the first with RuntimeError: no memory left" in answer.stderr
+    assert "Traceback" not in answer.stderr and not Path("both/summary.json").exists()
+    with pytest.raises(RuntimeError, match="no memory left"):
+        train_stacked(plans(tiny()), device="cpu", folder=Path("raised"))
+
+
+@pytest.mark.usefixtures("without_page")
+def test_a_split_that_makes_no_batch_fails_alone():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(90, 3))
+    splits = {f"test_{k}": np.arange(20) for k in (0, 1, 3)} | {"test_2": np.arange(70)}
+    np.savez("splits.npz", X=x, y=x.sum(1), **splits)
+    answer = call("compare", "tabular", "--seeds=4", *options()[:1], *SETTINGS, "--set=data=splits.npz", "--out=both")
+    said = " ".join(answer.stdout.split())
+    assert "baseline, seed 2 failed: ValueError: expected at least batch_size=32 rows to train on, got 16" in said
+    assert "oe, seed 2 failed" in said and "3 seeds" in said
+
+
+@pytest.mark.usefixtures("without_page")
+def test_a_failure_in_one_round_is_told_beside_the_others(monkeypatch):
+    monkeypatch.setattr(Stack, "train_epoch", broken("oe", 0, 4))
+    answer = call("compare", "tabular", "--seeds=6", "--stop-early", *options(), "--out=both")
+    said = " ".join(answer.stdout.split())
+    assert "oe, seed 0 failed" in said and "oe, seed 4 failed" in said
+    assert runs.read_json("both/summary.json")["paired"]["oe"]["n"] == 4
 
 
 def test_the_default_needs_a_table_and_a_target_only(monkeypatch):

@@ -90,8 +90,9 @@ class Age:
         require_positive(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes")
         require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
         require_not_negative(self, "padding", "workers", "feature_rows")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"expected learning_rate to be a positive number, got {self.learning_rate}")
+        for name in ("learning_rate", "balance"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
         if self.bins < 2:
             raise ValueError(f"expected bins to be at least 2, got {self.bins}")
 

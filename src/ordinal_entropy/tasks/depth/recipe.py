@@ -104,8 +104,9 @@ class Depth:
         for name in ("height", "width"):
             if getattr(self, name) < _LEAST:
                 raise ValueError(f"expected {name} to be at least {_LEAST}, got {getattr(self, name)}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"expected learning_rate to be a positive number, got {self.learning_rate}")
+        for name in ("learning_rate", "balance"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
         if self.drop_path is not None and not 0 <= self.drop_path < 1:
             raise ValueError(f"expected drop_path from 0 to 1, got {self.drop_path}")
         if not 0 <= self.start < MAX_DEPTH:

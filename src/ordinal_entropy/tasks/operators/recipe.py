@@ -165,11 +165,12 @@ def train_stacked(
     progress: Progress | None = None,
     on_metrics: Callable[..., None] | None = None,
     jobs: int = 1,
+    go_on: bool = False,
 ) -> list[Outcome]:
     """Trains all runs as one stack; they may differ in method, seed and the recipe's keys of the method.
 
     Runs that keep features have a folder each inside the given one, with their recipe and scores beside the features.
-    ``jobs`` has no part in it: the stack is one process.
+    ``jobs`` and ``go_on`` have no part in it: the stack is one process, and what ends it ends all of its runs.
 
     Returns:
         Outcomes in the order of the plans.

@@ -353,6 +353,8 @@ def _table(raw: _Raw, target: str, ignore: Sequence[str], categories: Sequence[s
             raise ValueError(unknown("column", name, names))
     if target and target in ignore:
         raise ValueError(f"expected a target that is not ignored, got {target!r}")
+    if target and target in categories:
+        raise ValueError(f"expected a target of numbers, got {target!r} among the categories")
     if raw.targets is not None:
         if target not in ("", "y"):
             raise ValueError(f"expected no target for {raw.file}, whose y it is, got {target!r}")
@@ -390,7 +392,8 @@ def _table(raw: _Raw, target: str, ignore: Sequence[str], categories: Sequence[s
         raise ValueError(f"expected rows with a target in {raw.file}, got none")
     targets = targets[kept]
     if (targets == targets[0]).all():
-        raise ValueError(f"expected targets that differ, got {targets[0]:g} in all {len(targets):,} rows of {target!r}")
+        rows = f"all {len(targets):,} rows" if len(targets) > 1 else "the only row"
+        raise ValueError(f"expected targets that differ, got {targets[0]:g} in {rows} of {target!r}")
     as_text = {name: _text(column) for name, column in columns.items() if column.dtype == object or name in categories}
     numbers = {name: column for name, column in columns.items() if name not in as_text}
     place = np.cumsum(kept) - 1  # of each row among those that are kept

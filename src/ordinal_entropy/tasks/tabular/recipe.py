@@ -17,7 +17,7 @@ import numpy as np
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import described, restored
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task
+from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed
 from ordinal_entropy.tasks.on_images import require_not_negative, require_positive, run_names
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
@@ -142,6 +142,7 @@ def train_stacked(
     progress: Progress | None = None,
     on_metrics: Callable[..., None] | None = None,
     jobs: int = 1,
+    go_on: bool = False,
 ) -> list[Outcome]:
     """Trains runs in as few stacks as their shapes allow; each has a folder of its own inside the given one.
 
@@ -155,6 +156,8 @@ def train_stacked(
         progress: is told the steps done, and the steps in all stacks.
         on_metrics: is told the epochs done and the scores of the runs of a stack.
         jobs: has no part in it: a stack is one process.
+        go_on: a run that raises an exception, by itself too, says so in its folder and in its outcome, and the others
+            go on; not where the table cannot be read. Else the exception is raised here.
 
     Returns:
         Outcomes in the order of the plans; their steps are epochs.
@@ -169,13 +172,18 @@ def train_stacked(
     ]
     results = [run.result() for _, run in every]
     if any(result is None for result in results):
-        waiting = _waiting(every, results)
-        train.train(waiting, device=device, progress=progress, on_metrics=on_metrics)
+        waiting = _waiting(every, results, go_on=go_on)
+        train.train(waiting, device=device, progress=progress, on_metrics=on_metrics, go_on=go_on)
         results = [run.result() for _, run in every]
-    return [outcome(result or {}) for result in results]
+    failures = [run.failure() if result is None else None for (_, run), result in zip(every, results, strict=True)]
+    return [
+        failed(failure) if failure else outcome(result or {}) for result, failure in zip(results, failures, strict=True)
+    ]
 
 
-def _waiting(every: Sequence[tuple[Plan, runs.Run]], results: Sequence[dict[str, Any] | None]) -> list[Waiting]:
+def _waiting(
+    every: Sequence[tuple[Plan, runs.Run]], results: Sequence[dict[str, Any] | None], *, go_on: bool
+) -> list[Waiting]:
     """Runs that are not finished, those of a method side by side; tables and rows are prepared once."""
     tables: dict[Tabular, Table] = {}
     digests: dict[Tabular, str] = {}
@@ -192,9 +200,15 @@ def _waiting(every: Sequence[tuple[Plan, runs.Run]], results: Sequence[dict[str,
                     f"expected the table that the run in {run.path} was trained on, got another; choose another folder"
                 )
             continue
-        if (own, plan.seed) not in views:
-            views[own, plan.seed] = _seen(tables[own], plan.seed, own)
-        job = _job(plan, views[own, plan.seed])
+        try:
+            if (own, plan.seed) not in views:
+                views[own, plan.seed] = _seen(tables[own], plan.seed, own)
+            job = _job(plan, views[own, plan.seed])
+        except Exception as error:
+            if not go_on:
+                raise
+            run.fail(error)
+            continue
         found.append(Waiting(job, run, _settings(plan.recipe), digests[own], tables[own].left_out))
     return sorted(found, key=lambda each: (each.job.method, sorted(map(repr, each.job.options.items()))))
 

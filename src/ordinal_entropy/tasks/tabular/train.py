@@ -7,6 +7,7 @@ other runs than before.
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ def train(
     device: str,
     progress: Progress | None = None,
     on_metrics: Callable[..., None] | None = None,
+    go_on: bool = False,
 ) -> None:
     """Trains the runs, in stacks of those that have shapes, settings and the epoch they begin at in common.
 
@@ -50,6 +52,8 @@ def train(
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
         on_metrics: told the epoch and the scores of the runs of a stack, after each.
+        go_on: where a stack raises an exception, its runs train one by one, and those that still raise it say so in
+            their folders.
     """
     found = [checkpoint.load(each.run.path) for each in waiting]
     stacks: dict[Hashable, list[int]] = {}
@@ -67,7 +71,28 @@ def train(
             if progress is not None:
                 progress(before + steps, sum(lengths))
 
-        _train_stack([waiting[place] for place in own], [found[place] for place in own], device, tell, on_metrics)
+        stack = [waiting[place] for place in own]
+        try:
+            _train_stack(stack, [found[place] for place in own], device, tell, on_metrics)
+        except Exception as error:
+            if not go_on or isinstance(error, ImportError):
+                raise
+            if len(stack) == 1:
+                stack[0].run.fail(error)
+                continue
+            traceback.clear_frames(error.__traceback__)  # what the stack held is free for the single runs
+            for each in stack:
+                _train_alone(each, device, on_metrics)
+
+
+def _train_alone(waiting: Waiting, device: str, on_metrics: Callable[..., None] | None) -> None:
+    """Trains one run as a stack of its own, from where its checkpoint is."""
+    if waiting.run.result() is not None:  # the stack failed behind it
+        return
+    try:
+        _train_stack([waiting], [checkpoint.load(waiting.run.path)], device, lambda steps: None, on_metrics)
+    except Exception as error:
+        waiting.run.fail(error)
 
 
 def _steps(waiting: Waiting) -> int:
