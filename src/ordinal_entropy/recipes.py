@@ -42,6 +42,27 @@ def lookup(kind: str, name: str, known: Mapping[str, Value]) -> Value:
     return known[name]
 
 
+def require_at_least_1(recipe: Any, *keys: str) -> None:
+    """A ValueError unless these keys of a recipe are at least 1."""
+    for key in keys:
+        if getattr(recipe, key) < 1:
+            raise ValueError(f"expected {key} to be at least 1, got {getattr(recipe, key)}")
+
+
+def require_positive(recipe: Any, *keys: str) -> None:
+    """A ValueError unless these keys of a recipe are numbers above 0."""
+    for key in keys:
+        if not (getattr(recipe, key) > 0 and math.isfinite(getattr(recipe, key))):
+            raise ValueError(f"expected {key} to be a positive number, got {getattr(recipe, key)}")
+
+
+def require_not_negative(recipe: Any, *keys: str) -> None:
+    """A ValueError unless these keys of a recipe are numbers from 0 on."""
+    for key in keys:
+        if getattr(recipe, key) < 0 or not math.isfinite(getattr(recipe, key)):
+            raise ValueError(f"expected {key} to be a number from 0 on, got {getattr(recipe, key)}")
+
+
 def cache_folder() -> Path:
     """Where generated rows are kept: ``$ORDINAL_ENTROPY_CACHE``, or ``~/.cache/ordinal-entropy``."""
     named = os.environ.get("ORDINAL_ENTROPY_CACHE")

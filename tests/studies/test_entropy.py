@@ -12,10 +12,9 @@ from commands import call
 from ordinal_entropy import runs, studies
 from ordinal_entropy.recipes import described
 from ordinal_entropy.studies import claims, kept_features
-from ordinal_entropy.tasks import Outcome
+from ordinal_entropy.tasks import Outcome, run_names
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
-from ordinal_entropy.tasks.on_images import run_names
 from ordinal_entropy.vision import features
 
 EPOCHS = 3

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import runs
+from ordinal_entropy.recipes import require_at_least_1
 from ordinal_entropy.studies import kept_features
 from ordinal_entropy.studies.claims import ESTIMATORS
 from ordinal_entropy.studies.grid import Variant, seeds_from
 from ordinal_entropy.studies.kept_features import Subject
 from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.studies.table1 import SCALES
-from ordinal_entropy.tasks.on_images import require_positive
 
 _MOST_BINS = 4  # which is as many lines as can be told apart
 _DEPTH = Subject(
@@ -87,7 +87,7 @@ class OfOperators:
         """Checked before anything is trained."""
         seeds_from(self.seeds, 1)
         _check_bins(self.bins)
-        require_positive(self, "feature_rows")
+        require_at_least_1(self, "feature_rows")
 
 
 def _check_bins(bins: Sequence[int]) -> None:
@@ -167,7 +167,7 @@ def _study(
         fixed=lambda keys: {"bins": keys.bins[0]} if hasattr(keys, "bins") else {},
         variants=partial(_variants, methods),
         least_seeds=1,
-        check=lambda recipe: require_positive(recipe, "feature_rows"),
+        check=lambda recipe: require_at_least_1(recipe, "feature_rows"),
         further=partial(kept_features.further, _DEPTH),
         report=partial(kept_features.report, _DEPTH),
         notes=_NOTES,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
-from ordinal_entropy.tasks import Plan
-from ordinal_entropy.tasks.on_images import run_names
+from ordinal_entropy.tasks import Plan, run_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
+from ordinal_entropy.recipes import require_at_least_1, require_not_negative
 from ordinal_entropy.studies import cost, paper
 from ordinal_entropy.studies.cost import Measured
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.study import Study
 from ordinal_entropy.tasks import Progress
-from ordinal_entropy.tasks.on_images import require_not_negative, require_positive
 
 _STRIDE = 2  # of the map before the head
 _FAR = 10.0  # metres
@@ -49,7 +49,7 @@ class DepthStep:
 
     def __post_init__(self) -> None:
         """Values that no step can have are refused before anything is measured."""
-        require_positive(self, "channels", "height", "width", "batch_size", "images", "stride")
+        require_at_least_1(self, "channels", "height", "width", "batch_size", "images", "stride")
         require_not_negative(self, "strength")
         if self.samples is not None and not 2 <= self.samples <= self.places:
             raise ValueError(

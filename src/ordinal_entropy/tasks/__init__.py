@@ -3,11 +3,15 @@
 A task is looked up by name and loaded when it is asked for.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from ordinal_entropy.recipes import lookup, override, pairs, unknown
 
@@ -27,6 +31,7 @@ _DATA = {  # packages with a module ``data`` and a module ``generated``
     "tabular": "ordinal_entropy.tasks.tabular",
 }
 
+_LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
 
@@ -149,3 +154,44 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
         if key not in known:
             raise ValueError(unknown("key", key, known))
     return override(found, settings)
+
+
+def run_names(plans: Sequence[Plan]) -> list[str]:
+    """A folder's name for each run: method, seed, and the keys in which the recipes differ, or a hash of many.
+
+    Example:
+        >>> from ordinal_entropy.tasks.age.recipe import Age
+        >>> run_names([Plan("baseline", 0, Age()), Plan("oe", 0, Age(strength=5.0))])
+        ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
+    """
+    keys = [each.name for each in fields(plans[0].recipe)]
+    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
+    names = []
+    for plan in plans:
+        start = f"{plan.method}-seed{plan.seed}"
+        own = "-".join([start, *(f"{key}={_text(getattr(plan.recipe, key))}" for key in differing)])
+        names.append(own if len(own) <= _LONGEST else f"{start}-{hashlib.sha256(own.encode()).hexdigest()[:12]}")
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"
+        )
+    return names
+
+
+def _text(value: Any) -> str:
+    """Of a value, for the name of a folder."""
+    text = (
+        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
+    )
+    return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
+
+
+def spread_rows(count: int, most: int) -> Tensor:
+    """The rows whose features are kept: up to ``most`` out of ``count``, evenly spread, the same in every run.
+
+    Example:
+        >>> spread_rows(10, most=4), spread_rows(2, most=4)
+        (tensor([0, 2, 5, 7]), tensor([0, 1]))
+    """
+    number = min(count, most)
+    return torch.arange(number) * count // max(number, 1)

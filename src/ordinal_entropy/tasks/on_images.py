@@ -3,7 +3,6 @@
 What a task has of its own is in an :class:`OnImages`; the training itself is in ``ordinal_entropy.vision.training``.
 """
 
-import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import cache_folder, described
-from ordinal_entropy.tasks import Outcome, Plan, Progress, failed
+from ordinal_entropy.tasks import Outcome, Plan, Progress, failed, run_names
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric
@@ -29,7 +28,6 @@ if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.vision.training import Checkpoint, Data, Loss, Network, Settings
 
 _GENERATED_SEED = 0
-_LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
 _History = Sequence[Mapping[str, Mapping[str, float | None]]]  # scores of each epoch, by part; None as JSON has NaN
 
 
@@ -417,56 +415,12 @@ def drawn_rows(plan: Plan, count: int, *, trained: bool = False) -> Tensor | Non
     return rows
 
 
-def run_names(plans: Sequence[Plan]) -> list[str]:
-    """A folder's name for each run: method, seed, and the keys in which the recipes differ, or a hash of many.
-
-    Example:
-        >>> from ordinal_entropy.tasks.age.recipe import Age
-        >>> run_names([Plan("baseline", 0, Age()), Plan("oe", 0, Age(strength=5.0))])
-        ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
-    """
-    keys = [each.name for each in fields(plans[0].recipe)]
-    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
-    names = []
-    for plan in plans:
-        start = f"{plan.method}-seed{plan.seed}"
-        own = "-".join([start, *(f"{key}={_text(getattr(plan.recipe, key))}" for key in differing)])
-        names.append(own if len(own) <= _LONGEST else f"{start}-{hashlib.sha256(own.encode()).hexdigest()[:12]}")
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"
-        )
-    return names
-
-
-def require_positive(recipe: Any, *names: str) -> None:
-    """A ValueError unless these keys of a recipe are at least 1."""
-    for name in names:
-        if getattr(recipe, name) < 1:
-            raise ValueError(f"expected {name} to be at least 1, got {getattr(recipe, name)}")
-
-
-def require_not_negative(recipe: Any, *names: str) -> None:
-    """A ValueError unless these keys of a recipe are numbers from 0 on."""
-    for name in names:
-        if getattr(recipe, name) < 0 or not math.isfinite(getattr(recipe, name)):
-            raise ValueError(f"expected {name} to be a number from 0 on, got {getattr(recipe, name)}")
-
-
 def _or_nan(score: float | None) -> float:
     return math.nan if score is None else score
 
 
 def _or_infinite(score: float) -> float:
     return math.inf if math.isnan(score) else score
-
-
-def _text(value: Any) -> str:
-    """Of a value, for the name of a folder."""
-    text = (
-        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
-    )
-    return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
 
 
 _OF_FEATURES = {

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from ordinal_entropy import runs
-from ordinal_entropy.tasks import Plan
+from ordinal_entropy.tasks import Plan, spread_rows
 from ordinal_entropy.tasks.operators import kept, model, recipe, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import Job, Settings, Split
@@ -43,7 +43,7 @@ def files(folder):
 
 @pytest.mark.parametrize(("count", "most"), [(1, 1), (7, 7), (7, 100), (100, 7), (100_000, 600), (1000, 999)])
 def test_rows_are_spread_evenly(count, most):
-    rows = kept.fixed_rows(count, most).tolist()
+    rows = spread_rows(count, most).tolist()
     assert len(rows) == min(count, most) and rows[0] == 0 and rows[-1] < count
     gaps = np.diff([*rows, count])
     assert gaps.min() >= 1 and gaps.max() - gaps.min() <= 1

@@ -6,7 +6,6 @@
 The first draws faces and trains on them, in a minute on two CPU cores, to far less error than the median age has.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,18 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import Plan, Task, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
-from ordinal_entropy.tasks.on_images import (
-    OnImages,
-    Prepared,
-    Source,
-    drawn_rows,
-    require_not_negative,
-    require_positive,
-)
+from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_rows
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -87,12 +80,10 @@ class Age:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_positive(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes")
+        require_at_least_1(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes")
         require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
         require_not_negative(self, "padding", "workers", "feature_rows")
-        for name in ("learning_rate", "balance"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
+        require_positive(self, "learning_rate", "balance")
         if self.bins < 2:
             raise ValueError(f"expected bins to be at least 2, got {self.bins}")
 

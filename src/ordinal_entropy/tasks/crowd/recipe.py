@@ -18,20 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import Plan, Task, on_images
 from ordinal_entropy.tasks.crowd import annotations, data, density, generated
 from ordinal_entropy.tasks.crowd.annotations import Points
 from ordinal_entropy.tasks.crowd.data import Record
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.losses import task_loss
-from ordinal_entropy.tasks.on_images import (
-    OnImages,
-    Prepared,
-    Source,
-    drawn_rows,
-    require_not_negative,
-    require_positive,
-)
+from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_rows
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
 from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_left_out
@@ -114,12 +108,10 @@ class Crowd:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_positive(self, "epochs", "repeats", "batch_size", "accumulate", "devices", "nodes", "stride")
+        require_at_least_1(self, "epochs", "repeats", "batch_size", "accumulate", "devices", "nodes", "stride")
         require_not_negative(self, "weight_decay", "momentum", "strength", "tightness_weight", "memory", "generated")
         require_not_negative(self, "train_rows", "feature_rows", "clip", "max_side", "crop", "above", "grouping")
-        for name in ("learning_rate", "loss_scale", "sigma", "balance"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
+        require_positive(self, "learning_rate", "loss_scale", "sigma", "balance")
         if not 0 < self.validation < 1:
             raise ValueError(f"expected validation to be between 0 and 1, got {self.validation}")
         if self.crop % CELL or 0 < self.crop < CELL * self.stride:

@@ -14,18 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import Plan, Task, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
-from ordinal_entropy.tasks.on_images import (
-    OnImages,
-    Prepared,
-    Source,
-    drawn_rows,
-    require_not_negative,
-    require_positive,
-)
+from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_rows
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -98,15 +92,13 @@ class Depth:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_positive(self, "epochs", "batch_size", "accumulate", "devices", "nodes", "stride")
+        require_at_least_1(self, "epochs", "batch_size", "accumulate", "devices", "nodes", "stride")
         require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
         require_not_negative(self, "workers", "feature_rows", "clip", "angle")
         for name in ("height", "width"):
             if getattr(self, name) < _LEAST:
                 raise ValueError(f"expected {name} to be at least {_LEAST}, got {getattr(self, name)}")
-        for name in ("learning_rate", "balance"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
+        require_positive(self, "learning_rate", "balance")
         if self.drop_path is not None and not 0 <= self.drop_path < 1:
             raise ValueError(f"expected drop_path from 0 to 1, got {self.drop_path}")
         if not 0 <= self.start < MAX_DEPTH:

@@ -9,17 +9,6 @@ from ordinal_entropy import runs
 from ordinal_entropy.vision.features import kept_file
 
 
-def fixed_rows(count: int, most: int) -> Tensor:
-    """The rows whose features are kept: up to ``most`` out of ``count``, evenly spread, the same in every run.
-
-    Example:
-        >>> fixed_rows(10, most=4), fixed_rows(2, most=4)
-        (tensor([0, 2, 5, 7]), tensor([0, 1]))
-    """
-    number = min(count, most)
-    return torch.arange(number) * count // number
-
-
 def write(folder: Path, part: str, step: int, features: Tensor, targets: Tensor, predictions: Tensor) -> None:
     """Writes the features of a run after a step: a file that is there whole or not at all.
 

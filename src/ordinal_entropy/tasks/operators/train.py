@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts, kept
 from ordinal_entropy.tasks.operators.data import Array, Rows
 from ordinal_entropy.tasks.operators.jobs import Job, in_stack_order
@@ -253,7 +254,7 @@ class _Training:
         if not self.folders or self.step == 0:
             return
         for part, (x, y) in (("train", self.parts[0]), ("test", self.parts[2])):
-            rows = kept.fixed_rows(x.shape[-2], self.settings.feature_rows).to(x.device)
+            rows = spread_rows(x.shape[-2], self.settings.feature_rows).to(x.device)
             features, predictions = self.stepping.features_and_predictions(x[..., rows, :])
             targets = y[..., rows, :].expand(predictions.shape)
             for place, k in enumerate(self.order):

@@ -16,9 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ordinal_entropy import methods, runs
-from ordinal_entropy.recipes import described, restored
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed
-from ordinal_entropy.tasks.on_images import require_not_negative, require_positive, run_names
+from ordinal_entropy.recipes import described, require_at_least_1, require_not_negative, require_positive, restored
+from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, run_names
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
@@ -73,16 +72,14 @@ class Tabular:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_positive(self, "max_categories", "hidden", "layers", "embedding_size", "waves", "pieces", "epochs")
-        require_positive(self, "batch_size")
+        require_at_least_1(self, "max_categories", "hidden", "layers", "embedding_size", "waves", "pieces", "epochs")
+        require_at_least_1(self, "batch_size")
         require_not_negative(self, "generated", "weight_decay", "strength", "tightness_weight", "bin_width")
         require_not_negative(self, "wave_scale", "feature_rows")
         for name in ("test_share", "validation_share"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"expected {name} between 0 and 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "balance"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ValueError(f"expected {name} to be a positive number, got {getattr(self, name)}")
+        require_positive(self, "learning_rate", "balance")
         if self.bins < 2:
             raise ValueError(f"expected bins to be at least 2, got {self.bins}")
 

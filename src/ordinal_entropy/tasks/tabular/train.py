@@ -12,10 +12,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from ordinal_entropy import runs
-from ordinal_entropy.tasks import Progress
+from ordinal_entropy.tasks import Progress, spread_rows
 from ordinal_entropy.tasks.on_images import Scores as MainScores
 from ordinal_entropy.tasks.tabular import checkpoint
 from ordinal_entropy.tasks.tabular.checkpoint import Checkpoint
@@ -148,17 +147,6 @@ def places(history: Sequence[Any]) -> dict[str, int]:
     return {"last": len(found) - 1, "best_validation": found.index(min(found))}
 
 
-def fixed_rows(count: int, most: int) -> Tensor:
-    """The rows whose features are kept: up to ``most`` out of ``count``, evenly spread, the same for all methods.
-
-    Example:
-        >>> fixed_rows(10, most=4), fixed_rows(2, most=4)
-        (tensor([0, 2, 5, 7]), tensor([0, 1]))
-    """
-    number = min(count, most)
-    return torch.arange(number) * count // max(number, 1)
-
-
 def _save(stack: Stack, waiting: Sequence[Waiting], histories: Sequence[list[Scores]]) -> None:
     for place, (each, history) in enumerate(zip(waiting, histories, strict=True)):
         checkpoint.save(each.run.path, Checkpoint(each.table, stack.state(place), history))
@@ -176,7 +164,7 @@ def _keep(stack: Stack, waiting: Sequence[Waiting], epochs: Sequence[int], *, be
         counts = scored.mask.sum(1).tolist()  # of each seed
         rows = torch.zeros(len(counts), min(most, max(counts)), dtype=torch.long)
         for place, count in enumerate(counts):
-            own = fixed_rows(count, most)
+            own = spread_rows(count, most)
             rows[place, : len(own)] = own
         place_of = torch.arange(len(counts))[:, None]
         found = zip(*stack.predictions(scored.inputs[place_of, rows], best=best), strict=True)
