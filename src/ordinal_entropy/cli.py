@@ -808,7 +808,8 @@ def data_check(
         if problems:
             _print_problems(root, problems, problems if all_ else problems[:_SHOWN], read[0])
             raise typer.Exit(1)
-        _console().print(f"All is well: {read[0]:,} files of {root} were read.", soft_wrap=True, markup=False)
+        what = f"{root} was" if read[0] == 1 else f"{read[0]:,} files of {root} were"
+        _console().print(f"All is well: {what} read.", soft_wrap=True, markup=False)
 
 
 def _print_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], read: int) -> None:

@@ -319,7 +319,7 @@ def test_without_scikit_learn_a_sentence(monkeypatch):
 
 def test_data_commands():
     assert "Written to" in call("data", "make", "tabular", "new", "--count=60").stdout
-    assert "All is well" in call("data", "check", "tabular", "new").stdout
+    assert call("data", "check", "tabular", "new").stdout == "All is well: new was read.\n"
     Path("bad.csv").write_text("x,y\n1,2\n3\n")
     assert "line 3" in call("data", "check", "tabular", "bad.csv", status=1).stdout
     assert "no such file" in call("data", "check", "tabular", "nothing.csv", status=2).stderr
