@@ -35,10 +35,11 @@ def value_and_gradient(features, targets, mask, **options):
 
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
+@pytest.mark.parametrize("n", [100, 300])  # few rows have a fused kernel of their own
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_same_numbers_as_on_the_cpu(kernel, t, options):
-    parts = batch(t=t)
+def test_same_numbers_as_on_the_cpu(kernel, n, t, options):
+    parts = batch(n, t=t)
     expected = value_and_gradient(parts[0].double(), *parts[1:], **options)
     with kernels.use(kernel):
         value, gradient = value_and_gradient(*(p.cuda() for p in parts), **options)
@@ -46,10 +47,28 @@ def test_same_numbers_as_on_the_cpu(kernel, t, options):
     assert (gradient.cpu().double() - expected[1]).norm() / expected[1].norm() < 1e-4
 
 
+@pytest.mark.parametrize("d", [1, 30, 100, 256])
+def test_few_rows_of_any_width(d):
+    features, targets, _ = batch(100, d)
+    expected = value_and_gradient(features.double(), targets, None, grouping="none")
+    value, gradient = value_and_gradient(features.cuda(), targets.cuda(), None, grouping="none")
+    torch.testing.assert_close(value.cpu().double(), expected[0], rtol=1e-6, atol=1e-9)
+    assert (gradient.cpu().double() - expected[1]).norm() <= 1e-6 * expected[1].norm() + 1e-9
+
+
+def test_gradient_at_features_that_are_a_view():
+    features, targets, _ = (p.cuda() for p in batch(100))
+    whole = features.requires_grad_()
+    for view in (whole, whole.view(100, 16), whole[:], whole.t().contiguous().t()):
+        loss = ordinal_entropy(view, targets, grouping="none")
+        assert torch.autograd.grad(loss, view)[0].shape == view.shape
+
+
 @pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
+@pytest.mark.parametrize("n", [100, 300])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_no_host_synchronisation(kernel, options):
-    parts = [p.cuda() for p in batch()]
+def test_no_host_synchronisation(kernel, n, options):
+    parts = [p.cuda() for p in batch(n)]
     with kernels.use(kernel):
         value_and_gradient(*parts, **options)
         try:
@@ -60,9 +79,10 @@ def test_no_host_synchronisation(kernel, options):
 
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked", "fused"])
+@pytest.mark.parametrize("n", [100, 300])
 @pytest.mark.parametrize("options", [{}, {"grouping": "none"}, {"num_pairs": 50}], ids=str)
-def test_forward_and_backward_in_a_cuda_graph(kernel, options):
-    x, y, mask = (p.cuda() for p in batch())
+def test_forward_and_backward_in_a_cuda_graph(kernel, n, options):
+    x, y, mask = (p.cuda() for p in batch(n))
     x.requires_grad_()
 
     def step():
@@ -79,7 +99,7 @@ def test_forward_and_backward_in_a_cuda_graph(kernel, options):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             loss, gradient = step()
-        features, targets, mask_again = batch()
+        features, targets, mask_again = batch(n)
         with torch.no_grad():
             x.copy_(features.flip(0))
         y.copy_(targets.flip(0))

@@ -141,7 +141,9 @@ def ordinal_entropy(
     kind = x.device.type
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         if push:
-            points, values, copies = x, y, amount
+            unchanged = amount is None and features.dim() == 2 and features.dtype is x.dtype
+            as_they_came = unchanged and memory is None and not gather  # a view less for the gradient to go through
+            points, values, copies = features if as_they_came else x, y, amount
             if max_samples is not None and drawn:
                 chance = torch.rand(g, n, device=x.device, generator=generator)
                 chance = chance if amount is None else torch.where(amount > 0, chance, -1)

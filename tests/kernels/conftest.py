@@ -19,11 +19,11 @@ def interpreter():
     triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
     from triton.runtime.interpreter import InterpretedFunction
 
-    from ordinal_entropy.kernels import grouped, maps
+    from ordinal_entropy.kernels import few, grouped, maps
     from ordinal_entropy.kernels import triton as fused
 
     def forget():
-        for module in (fused, grouped, maps):
+        for module in (few, fused, grouped, maps):
             for programs in vars(module).values():
                 if hasattr(programs, "cache_clear"):
                     programs.cache_clear()

@@ -16,6 +16,7 @@ from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 
 triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
 
+from ordinal_entropy.kernels import few  # noqa: E402
 from ordinal_entropy.kernels import triton as fused  # noqa: E402
 
 pytestmark = [
@@ -28,9 +29,15 @@ DISTANCES = {"projected": ("l2", True), "plain": ("l2", False), "cosine": ("cosi
 
 
 @pytest.fixture(autouse=True)
-def programs():
-    """None of another test, which may have changed what they are made of."""
-    fused._program.cache_clear()
+def way(request, monkeypatch):
+    """Kernels of "few" points wherever the points are few, or those of "many", the default, everywhere."""
+    few_points = few.fits
+    only = getattr(request, "param", "many") == "few"
+    monkeypatch.setattr(few, "fits", lambda g, m, d, _: only and few_points(g, m, d, 10**6))
+    fused._program.cache_clear()  # another test may have changed what they are made of
+
+
+BOTH = pytest.mark.parametrize("way", ["many", "few"], indirect=True)
 
 
 @pytest.fixture
@@ -145,6 +152,39 @@ def test_sizes(g, m, d, distance):
     assert max(errors(problem(g, m, d), distance=distance, project=project, rescale="authors")) < 2e-6
 
 
+@pytest.mark.parametrize("way", ["few"], indirect=True)
+@pytest.mark.parametrize("t", [1, 3])
+@pytest.mark.parametrize("weighting", POWERS)
+def test_few_points(weighting, t):
+    """One or two programs a group, rows that do not fill the last."""
+    for distance, project in DISTANCES.values():
+        for rescale in ("max", "authors", "none"):
+            options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
+            assert max(errors(problem(2, 40, 20, t), **options)) < 2e-7
+
+
+@pytest.mark.parametrize("way", ["few"], indirect=True)
+@pytest.mark.parametrize(("g", "m", "d"), [(3, 1, 3), (3, 2, 20), (2, 5, 130), (2, 32, 33), (1, 128, 20), (1, 3, 256)])
+def test_sizes_of_few_points(g, m, d):
+    assert few.fits(g, m, d, 132)
+    for distance, project in DISTANCES.values():
+        assert max(errors(problem(g, m, d), distance=distance, project=project, rescale="authors")) < 2e-6
+    points, values, _ = problem(g, m, d)
+    for one, other in zip(found(points, values, None), found(points, values, torch.ones(g, m)), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("way", ["few"], indirect=True)
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize("number", [1, 5])
+@pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4, 1e-6])
+def test_few_collapsed_points_keep_their_distances(spread, number, project):
+    of_means, of_gradient = errors(clusters(spread, number, 100), project=project)
+    assert of_means < 5e-7
+    assert of_gradient < (5e-5 if number > 1 and spread == 1e-6 else 1e-6)
+
+
+@BOTH
 @settings(max_examples=6, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 20), st.integers(2, 40), st.integers(1, 4), st.integers(0, 10**6))
 def test_any_small_shape(g, m, d, t, seed):
@@ -154,6 +194,7 @@ def test_any_small_shape(g, m, d, t, seed):
         assert max(errors(parts, distance=distance, project=project)) < 1e-5
 
 
+@BOTH
 @pytest.mark.parametrize("m", [20, 80])
 def test_as_many_numbers_a_target_as_there_may_be(m):
     assert max(errors(problem(1, m, 5, kernels._MOST_TARGETS), rescale="authors")) < 2e-6
@@ -171,6 +212,7 @@ def test_without_amounts_each_counts_once(m, rescale, t):
         assert torch.equal(a, b)
 
 
+@BOTH
 def test_without_amounts_under_vmap_and_twice_differentiated():
     points, values, amount = problem(3, 12)
     ones = torch.ones_like(amount)
@@ -189,6 +231,7 @@ def test_without_amounts_under_vmap_and_twice_differentiated():
     torch.testing.assert_close(*second)
 
 
+@BOTH
 def test_times_is_a_factor():
     parts = problem(2, 10)
     for answer, expected in zip(found(*parts, times=-4.0), found(*parts), strict=True):
@@ -262,6 +305,7 @@ def test_programs_of_a_row(monkeypatch):
 # ------------------------------------------------------------------------------------------------------ empty slots
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize(("m", "more"), [(1, 4), (40, 20), (60, 90)])
 def test_empty_slots_at_the_end_change_nothing(m, more, distance):
@@ -275,6 +319,7 @@ def test_empty_slots_at_the_end_change_nothing(m, more, distance):
     assert (gradient_padded[:, m:] == 0).all()
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("m", [40, 150])
 def test_rows_that_do_not_count_change_nothing(m, distance):
@@ -290,6 +335,7 @@ def test_rows_that_do_not_count_change_nothing(m, distance):
     assert (gradient_all[:, ~there] == 0).all()
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("m", [10, 80])
 def test_a_group_without_a_pair_is_zero(m, distance):
@@ -347,6 +393,7 @@ def test_one_row_with_many_neighbours_that_are_not_close_to_each_other(first):
     assert of_gradient < 1e-5  # pairs that are nearly close have the error of a product
 
 
+@BOTH
 def test_a_close_pair_is_exact_beside_distant_ones():
     """Two rows at 1e-5 of each other, heavily weighted: their pull is a unit vector that no product would find."""
     points, values, amount = problem(1, 100, 12, zero=False)
@@ -365,6 +412,7 @@ def test_high_precision_is_one_product(high):
     assert 1e-6 < of_gradient < 1e-3
 
 
+@BOTH
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("m", [10, 80])
 def test_half_precision_is_read_as_it_is(m, dtype):
@@ -384,6 +432,7 @@ def test_half_precision_is_read_as_it_is(m, dtype):
 # ------------------------------------------------------------------------------------------------------------ edges
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("m", [8, 80])
 def test_rows_that_coincide(m, distance):
@@ -396,6 +445,7 @@ def test_rows_that_coincide(m, distance):
     assert of_gradient < 2e-6
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("m", [8, 80])
 @pytest.mark.parametrize("kind", ["equal", "zero", "parallel"])
@@ -414,6 +464,7 @@ def test_all_rows_in_one_place(kind, m, distance):
         assert (gradient.abs() <= (1e-15 if distance == "cosine" else 0)).all()
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("m", [8, 80])
 def test_nan_features_give_a_nan_mean_of_their_group_alone(m, distance):
@@ -430,6 +481,7 @@ def test_nan_features_give_a_nan_mean_of_their_group_alone(m, distance):
 # --------------------------------------------------------------------------------------------------------- autograd
 
 
+@BOTH
 def test_backward_is_the_gradient_of_the_forward_pass():
     points, values, amount = problem(3, 10)
     _, gradient = found(points, values, amount)
@@ -439,6 +491,7 @@ def test_backward_is_the_gradient_of_the_forward_pass():
         assert torch.equal(x.grad, gradient[:g] * incoming.reshape(g, 1, 1))
 
 
+@BOTH
 def test_vmap_is_a_loop():
     stack = [x.unflatten(0, (2, 2)) for x in problem(4, 5)]  # two problems of two groups
 
@@ -451,6 +504,7 @@ def test_vmap_is_a_loop():
     assert torch.equal(torch.func.vmap(slope)(*stack), expected)
 
 
+@BOTH
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("rescale", ["max", "authors", "none"])
 def test_second_derivative_is_that_of_the_reference(distance, rescale):
@@ -467,6 +521,23 @@ def test_second_derivative_is_that_of_the_reference(distance, rescale):
         first = torch.autograd.grad(means.square().sum(), z, create_graph=True)[0]
         second.append(torch.autograd.grad((first * direction).sum(), z)[0])
     assert error(*second) < 1e-5
+
+
+@BOTH
+@pytest.mark.parametrize("rescale", ["max", "authors"])
+def test_one_group_may_come_without_its_dimension(rescale):
+    """The same to the last bit, second derivatives and the batches of vmap too."""
+    points, values, _ = problem(1, 7, 4, zero=False)
+    answers = []
+    for x in (points.clone().requires_grad_(), points[0].clone().requires_grad_()):
+        mean = fused.pair_means(x, values, None, *arguments(rescale=rescale))
+        first = torch.autograd.grad(mean, x, create_graph=True)[0]
+        second = torch.autograd.grad(first.square().sum(), x)[0]
+        assert mean.shape == () and first.shape == second.shape == x.shape
+        answers.append((mean, first.reshape(7, 4), second.reshape(7, 4)))
+    assert all(torch.equal(one, other) for one, other in zip(*answers, strict=True))
+    means = torch.func.vmap(lambda x: fused.pair_means(x, values, None, *arguments(rescale=rescale)))(points)
+    assert torch.equal(means, answers[0][0].reshape(1))
 
 
 def test_the_operator_is_registered_as_torch_wants_it():
@@ -497,6 +568,7 @@ class Allocations(TorchDispatchMode):
         return answer
 
 
+@BOTH
 @pytest.mark.parametrize("m", [10, 80])
 def test_without_a_gradient_none_is_computed(m):
     points, values, amount = problem(2, m)
@@ -529,6 +601,7 @@ def test_no_m_by_m_matrix(scratch):
 # --------------------------------------------------------------------------------------------------------- dispatch
 
 
+@BOTH
 @pytest.mark.parametrize("options", [{}, {"grouping": "none"}, {"distance": "cosine", "rescale": "authors"}], ids=str)
 def test_fused_through_the_public_function(options):
     generator = torch.Generator().manual_seed(0)

@@ -151,7 +151,7 @@ def pair_mean(
     """Mean over all pairs of weight times distance, averaged over the groups that have a pair; no pair: 0.
 
     Args:
-        points: ``(g, m, d)``.
+        points: ``(g, m, d)``, or ``(m, d)`` for one group.
         values: ``(g, m, t)`` targets of the points.
         amount: ``(g, m)``, how many copies of a point there are; copies pair with each other at distance 0. None: one
             of each.
@@ -178,12 +178,13 @@ def pair_mean(
 
             power = POWERS[str(weighting)]
             means = triton.pair_means(points, values, amount, power, distance, project, rescale, times, coarse)
-            if points.shape[0] == 1:
+            if points.dim() == 2 or points.shape[0] == 1:
                 return means
             if amount is None:
                 return means.mean()
             return means.sum() / (amount.sum(1) > 1).sum().clamp_min(1)
 
+    points = points.unsqueeze(0) if points.dim() == 2 else points
     amount = points.new_ones(points.shape[:2]) if amount is None else amount
     present = amount > 0
     low, high = None, None

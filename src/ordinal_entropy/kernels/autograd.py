@@ -1,9 +1,10 @@
 """A kernel that finishes its gradient in the forward pass, as a differentiable function of torch.
 
 A kernel takes points ``(g, m, d)``, other inputs that get no gradient, and ``with_gradient``; it returns one number a
-group ``(g,)`` and their gradient ``(g, m, d)`` (without, nothing in it), at least in float32. Torch has three ways to
-call such a thing, and no one of them works everywhere: under ``torch.compile`` an operator; under the transforms of
-``torch.func`` a function that says how it is batched; otherwise the plain function that costs least.
+group ``(g,)`` and their gradient ``(g, m, d)`` (without, nothing in it), at least in float32. One that returns a
+scalar for one group may be called with points ``(m, d)``: a view less for the gradient to go back through. Torch has
+three ways to call such a thing, and no one of them works everywhere: under ``torch.compile`` an operator; under the
+transforms of ``torch.func`` a function that says how it is batched; otherwise the plain function that costs least.
 """
 
 from collections.abc import Callable
@@ -115,6 +116,8 @@ def differentiable(
         transformed = not compiling and torch._C._functorch.peek_interpreter_stack() is not None
         with_gradient = transformed or (torch.is_grad_enabled() and points.requires_grad)
         value: Tensor
+        if points.dim() == 2 and (transformed or compiling):
+            points = points.unsqueeze(0)
         if transformed:
             value, _ = Transformed.apply(points, *inputs, with_gradient)
         elif compiling or type(points) is not Tensor:  # a fake tensor, say

@@ -24,10 +24,10 @@ import triton.language as tl
 from torch import Tensor
 
 from ordinal_entropy.kernels import Pairs, Pull
+from ordinal_entropy.kernels.elements import inverse_of
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 from ordinal_entropy.kernels.triton import means_and_gradient
 
-_TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
 _BLOCK, _SOME = 32, 128  # rows of a program, and how many others it compares them with at a time
 
 
@@ -176,12 +176,6 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
 
 
 @triton.jit
-def _inverse(squares):
-    norms = tl.sqrt(squares)
-    return tl.where(norms <= _TINY, 0.0, 1.0 / tl.where(norms <= _TINY, 1.0, norms))
-
-
-@triton.jit
 def _average(
     rows, slot, share, centers, inverse, n, d,
     FIRST: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
@@ -197,7 +191,7 @@ def _average(
             k = start + tl.arange(0, COLS)
             x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0)
             squares += tl.sum(x * x, 1)
-        inv = _inverse(squares)
+        inv = inverse_of(squares, True)
     tl.store(inverse + group * n + i, inv, i < n)
     part = tl.load(share + group * n + i, i < n, 0.0)
     factor = inv * part if FIRST else part
@@ -242,7 +236,7 @@ def _tight(
         x, c = tl.load(row + k[None, :], inside, 0.0), tl.load(centers + to + k[None, :], inside, 0.0)
         x_squares += tl.sum(x * x, 1)
         c_squares += tl.sum(c * c, 1)
-    inv_center = _inverse(c_squares) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float32)
+    inv_center = inverse_of(c_squares, True) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float32)
     squares = tl.zeros([ROWS], tl.float32)
     along = tl.zeros([ROWS], tl.float32)
     for start in range(0, d, COLS):

@@ -27,8 +27,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import MOST_GROUPS, reference
+from ordinal_entropy.kernels import MOST_GROUPS, few, reference
 from ordinal_entropy.kernels.autograd import differentiable
+from ordinal_entropy.kernels.elements import SAME, amounts_of, inverse_of, over_pairs, raised
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
@@ -43,12 +44,10 @@ FEW = 2**14  # numbers of a group that one program prepares
 _ROWS = 32  # of a program that computes in float64
 
 _CLOSE = tl.constexpr(2.0**-10)
-_SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
 _NORM = tl.constexpr(4096.0)  # length of a stored direction
 _FLOOR = tl.constexpr(2.0**-10)  # smallest length of a row, in root mean squares
 _CROWD = tl.constexpr(64)  # of so many pairs of a tile one is close: all of its pairs are done again
 _MANY = tl.constexpr(16)  # close pairs of a row in a tile: more are done all at once
-_TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
 
 # Two workspaces, one record a group. In float64: the facts, the middle (width), inverse norms (rows), then for each
 # part of ``_measure`` its numbers and its sum of rows (width). In float32: what is known of each row, how hard it is
@@ -71,38 +70,6 @@ _VALUE = tl.constexpr(4)  # and on: its target, in parts of the extent
 
 
 @triton.jit
-def _power(x, POWER: tl.constexpr):
-    if POWER == 0.0:
-        return x * 0.0 + 1.0
-    elif POWER == 1.0:
-        return x
-    elif POWER == 2.0:
-        return x * x
-    else:
-        tl.static_assert(POWER == 0.5)
-        return tl.sqrt(x)
-
-
-@triton.jit
-def _inverse(squares, PROJECT: tl.constexpr):
-    """What a row of this squared norm is multiplied by: 1 over its norm, 0 for a zero row."""
-    if PROJECT:
-        norms = tl.sqrt(squares)
-        return tl.where(norms <= _TINY, 0.0, 1.0 / tl.where(norms <= _TINY, 1.0, norms))
-    else:
-        return squares * 0.0 + 1.0
-
-
-@triton.jit
-def _amounts(amount, group, m, i):
-    """How many times rows count; without amounts, once."""
-    if amount is None:
-        return tl.where(i < m, 1.0, 0.0)
-    else:
-        return tl.load(amount + group * m + i, i < m, 0.0)
-
-
-@triton.jit
 def _measure(
     points, values, amount, double, m, d, rows, width, doubles, repeats,
     PROJECT: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
@@ -119,7 +86,7 @@ def _measure(
     last = tl.zeros([ROWS], tl.int32)
     for r in range(0, repeats):
         i = first + r * ROWS + tl.arange(0, ROWS)
-        a = _amounts(amount, group, m, i).to(tl.float64)
+        a = amounts_of(amount, group, m, i).to(tl.float64)
         present = a > 0
         squares = tl.zeros([ROWS], tl.float64)
         for start in range(0, d, COLS):
@@ -127,7 +94,7 @@ def _measure(
             x = tl.load(points + (group * m + i)[:, None] * d + k[None, :], (i < m)[:, None] & (k < d)[None, :], 0.0)
             x = x.to(tl.float64)
             squares += tl.sum(x * x, 1)
-        inv = _inverse(squares, PROJECT)
+        inv = inverse_of(squares, PROJECT)
         tl.store(inverse + i, inv, i < rows)
         count += tl.where(present, 1.0, 0.0).to(tl.float64)
         copies += a
@@ -144,7 +111,7 @@ def _measure(
         high = tl.full([ROWS], float("-inf"), tl.float64)
         for r in range(0, repeats):
             i = first + r * ROWS + tl.arange(0, ROWS)
-            present = _amounts(amount, group, m, i) > 0
+            present = amounts_of(amount, group, m, i) > 0
             y = tl.load(values + (group * m + i) * T + c, i < m, 0.0).to(tl.float64)
             low = tl.where(present, tl.minimum(low, y), low)
             high = tl.where(present, tl.maximum(high, y), high)
@@ -156,7 +123,7 @@ def _measure(
         column = tl.zeros([COLS], tl.float64)
         for r in range(0, repeats):
             i = first + r * ROWS + tl.arange(0, ROWS)
-            present = _amounts(amount, group, m, i) > 0
+            present = amounts_of(amount, group, m, i) > 0
             x = tl.load(points + (group * m + i)[:, None] * d + k[None, :], present[:, None] & (k < d)[None, :], 0.0)
             inv = tl.load(inverse + i, i < rows, 0.0)
             column += tl.sum(x.to(tl.float64) * inv[:, None], 0)
@@ -218,11 +185,11 @@ def _summarise(
             if RESCALE:
                 if span is not None:
                     longest = tl.load(span + group).to(tl.float64)
-                    factor = _power(extent / tl.where(longest > 0, longest, extent), POWER)
+                    factor = raised(extent / tl.where(longest > 0, longest, extent), POWER)
                 if gap is not None:
-                    below = _power(tl.load(gap + group).to(tl.float64) / extent, POWER)
+                    below = raised(tl.load(gap + group).to(tl.float64) / extent, POWER)
             else:
-                factor = _power(extent, POWER)
+                factor = raised(extent, POWER)
         heaviest = tl.max(largest, 0)
         mean_square = tl.sum(squares, 0) / present
         tl.store(fact + _MEAN_SQUARE, mean_square)
@@ -230,16 +197,9 @@ def _summarise(
         tl.store(fact + _LARGEST, tl.where(heaviest > 0, heaviest, 1.0))
         tl.store(fact + _EXTENT, extent)
         tl.store(fact + _LOW, below)
-        factor *= heaviest * heaviest * _over_pairs(tl.sum(copies, 0)) + 0.0 * mean_square  # NaN features: a NaN mean
+        factor *= heaviest * heaviest * over_pairs(tl.sum(copies, 0)) + 0.0 * mean_square  # NaN features: a NaN mean
         factor *= times
         tl.store(fact + _FACTOR, factor)
-
-
-@triton.jit
-def _over_pairs(copies):
-    """One over the number of pairs; 0 where there is none."""
-    pairs = copies * (copies - 1) / 2
-    return tl.where(copies > 1, 1.0 / tl.where(pairs > 0, pairs, 1.0), 0.0)
 
 
 @triton.jit
@@ -251,7 +211,7 @@ def _split(
     group = tl.program_id(1).to(tl.int64)
     for block in range(tl.program_id(0), rows // ROWS, tl.num_programs(0)):
         i = block * ROWS + tl.arange(0, ROWS)
-        a = _amounts(amount, group, m, i).to(tl.float64)
+        a = amounts_of(amount, group, m, i).to(tl.float64)
         present = a > 0
         row = points + (group * m + i)[:, None] * d
         fact = double + group * doubles
@@ -327,14 +287,14 @@ def _weights(know, i, j, rows, below, POWER: tl.constexpr, T: tl.constexpr):
     if POWER != 0.0:
         if T == 1:
             y_i, y_j = tl.load(know + rows * _VALUE + i), tl.load(know + rows * _VALUE + j)
-            apart = _power(tl.abs(y_i[:, None] - y_j[None, :]), POWER)
+            apart = raised(tl.abs(y_i[:, None] - y_j[None, :]), POWER)
         else:
             squares = weights * 0.0
             for c in tl.static_range(T):
                 y_i, y_j = tl.load(know + rows * (_VALUE + c) + i), tl.load(know + rows * (_VALUE + c) + j)
                 gap = y_i[:, None] - y_j[None, :]
                 squares += gap * gap
-            apart = squares if POWER == 2.0 else _power(tl.sqrt(squares), POWER)
+            apart = squares if POWER == 2.0 else raised(tl.sqrt(squares), POWER)
         weights *= apart - below
     return tl.where(i[:, None] == j[None, :], 0.0, weights)
 
@@ -398,7 +358,7 @@ def _pairs(
         pull = weights
     else:
         close = (length_i * length_i + length_j * length_j) * _CLOSE
-        same = sizes <= tl.load(fact + _MEAN_SQUARE).to(tl.float32) * _SAME / (spread * spread)
+        same = sizes <= tl.load(fact + _MEAN_SQUARE).to(tl.float32) * SAME / (spread * spread)
         weights = tl.where(same, 0.0, weights)
         near = (squares <= close) & (weights != 0)
         number = tl.sum(tl.where(near, 1.0, 0.0))
@@ -600,7 +560,7 @@ def _all_again(
         products = tl.dot(x, y, products, out_dtype=tl.float64)
     sizes = size_i[:, None] + size_j[None, :]
     squares = sizes - 2 * products
-    apart = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * _SAME)
+    apart = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * SAME)
     pull = tl.where(apart, weights.to(tl.float64) / tl.sqrt(tl.where(apart, squares, 1.0)), 0.0)
     if GRADIENT:
         strength = tl.sum(pull, 1)
@@ -643,7 +603,7 @@ def _few_again(
             apart = _difference(row_i + k, row_j + k, inv_i, inv_j, (weight != 0)[:, None] & (k < d))
             squares += tl.sum(apart * apart, 1)
         sizes = (size_i + tl.load(know + rows * _SIZE + j)) * spread * spread
-        there = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * _SAME)
+        there = squares > tl.maximum(1e-15 * sizes, tl.load(fact + _MEAN_SQUARE) * SAME)
         pull = tl.where(there, weight.to(tl.float64) / tl.sqrt(tl.where(there, squares, 1.0)), 0.0)
         total += tl.sum(pull * squares)
         if GRADIENT:
@@ -921,10 +881,10 @@ def means_and_gradient(
     coarse: bool,
     with_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Mean over all pairs of weight times distance, one a group, and its gradient ``(g, m, d)``.
+    """Mean over all pairs of weight times distance, one a group, and its gradient in the shape of the points.
 
     Args:
-        points: ``(g, m, d)``, float32, bfloat16 or float16.
+        points: ``(g, m, d)``, or ``(m, d)`` for one group; float32, bfloat16 or float16.
         values: ``(g, m, t)`` targets.
         amount: ``(g, m)``, how many copies of a point there are; None: one of each.
         power: of the distance between targets: 0, 0.5, 1 or 2.
@@ -941,30 +901,38 @@ def means_and_gradient(
     coarse = coarse or points.dtype in (torch.float16, torch.bfloat16)
     points, values = points.float().contiguous(), values.contiguous()
     amount = amount if amount is None else amount.contiguous()
-    (g, m, d), t, device = points.shape, values.shape[-1], points.device
+    (g, m, d), t, device = (1, *points.shape)[-3:], values.shape[-1], points.device
     if g > MOST_GROUPS:
         amounts = [None] * -(-g // MOST_GROUPS) if amount is None else amount.split(MOST_GROUPS)
         inputs = zip(points.split(MOST_GROUPS), values.split(MOST_GROUPS), amounts, strict=True)
         options = power, distance, project, rescale, times, coarse, with_gradient
         done = [means_and_gradient(x, y, a, *options) for x, y, a in inputs]
         return torch.cat([means.reshape(-1) for means, _ in done]), torch.cat([gradient for _, gradient in done])
-    rescaled = rescale != "none" and power != 0
+    cosine = distance == "cosine"
+    seen = (points, values) if amount is None else (points, values, amount)
     with current(points):
+        compiled_for = device, *(x.dtype for x in seen), *aligned(*seen)
+        gradient = torch.empty_like(points) if with_gradient else torch.empty(0, device=device)
+        means = torch.empty(() if g == 1 else (g,), device=device)
+        if few.fits(g, m, d, _processors(device)):
+            program, room = few.program(
+                g, m, d, t, power, cosine, project, rescale, amount is not None, with_gradient, compiled_for
+            )
+            workspace = torch.empty(room, dtype=torch.uint8, device=device)
+            program(device, points, values, amount, float(times), gradient, means, workspace)
+            return means, gradient
         gap = span = None
+        rescaled = rescale != "none" and power != 0
         if rescaled and t > 1:
             gap, span = extremes(values, points.new_ones(g, m) if amount is None else amount)
             gap = gap if rescale == "authors" else None
         elif rescaled and rescale == "authors":
             gap = smallest_gap(values, points.new_ones(g, m) if amount is None else amount)
         parts = 1 if coarse or torch.get_float32_matmul_precision() != "highest" else 2
-        seen = (points, values) if amount is None else (points, values, amount)
         program, room = _program(
-            g, m, d, t, power, distance == "cosine", project, rescaled, amount is not None, gap is not None,
-            span is not None, with_gradient, parts, device,
-            (*(x.dtype for x in seen), *aligned(*seen)),
+            g, m, d, t, power, cosine, project, rescaled, amount is not None, gap is not None, span is not None,
+            with_gradient, parts, device, compiled_for,
         )  # fmt: skip
-        gradient = torch.empty_like(points) if with_gradient else torch.empty(0, device=device)
-        means = torch.empty(() if g == 1 else (g,), device=device)
         workspace = torch.empty(room, dtype=torch.uint8, device=device)
         program(device, points, values, amount, gap, span, float(times), gradient, means, workspace)
     return means, gradient
@@ -982,6 +950,7 @@ def _plain(
     coarse: bool,
 ) -> Tensor:
     """The same means by plain operations."""
+    points = points if points.dim() == 3 else points[None]
     amount = points.new_ones(points.shape[:2]) if amount is None else amount
     low, high = extremes_by_blocks(values, amount, power)
     rows = unit_rows(points.float()) if project else points.float()
