@@ -160,7 +160,7 @@ def test_few_points(weighting, t):
     for distance, project in DISTANCES.values():
         for rescale in ("max", "authors", "none"):
             options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
-            assert max(errors(problem(2, 40, 20, t), **options)) < 2e-7
+            assert max(errors(problem(2, 20, 12, t), **options)) < 2e-7
 
 
 @pytest.mark.parametrize("way", ["few"], indirect=True)
