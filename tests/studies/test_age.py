@@ -10,11 +10,11 @@ import pytest
 from commands import call
 from ordinal_entropy import studies
 from ordinal_entropy.studies import paper, tables
-from ordinal_entropy.tasks import Outcome
 from ordinal_entropy.tasks.age import generated
 from ordinal_entropy.tasks.age import recipe as age
 from ordinal_entropy.vision.features import SCORES
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 NAMES = ("table4-age", "table5-lambda-t", "classification-age")
 TINY = [
     "backbone=test_resnet", "image_size=32", "padding=2", "epochs=2", "batch_size=64", "milestones=1",
@@ -29,29 +29,10 @@ def drawn(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
-def plans(monkeypatch):
+def plans(scored_by):
     """The runs that a study asks for; each has the error 8 + seed, less its strength."""
-    asked = []
-
-    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
-        asked.extend(plans)
-        outcomes = []
-        for plan in plans:
-            score = 8.0 + plan.seed - (plan.method != "baseline") * plan.recipe.strength
-            details = {at: {"mae": score, "mae_few": math.nan} for at in ("last", "best_validation")}
-            outcomes.append(Outcome([1], [score], [score], [score], score, score, score, details))
-        return outcomes
-
-    monkeypatch.setitem(age.TASKS, "age", age.TASKS["age"]._replace(train=train, check=lambda recipe: None))
-    return asked
+    return scored_by(age, lambda plan, gain: {"mae": 8.0 + plan.seed - gain, "mae_few": math.nan})
 
 
 def test_table4_is_the_papers_recipe_with_three_methods(plans, tmp_path):

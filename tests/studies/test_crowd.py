@@ -8,39 +8,25 @@ import pytest
 from commands import call
 from ordinal_entropy import studies
 from ordinal_entropy.studies import paper
-from ordinal_entropy.tasks import Outcome
 from ordinal_entropy.tasks.crowd import generated
 from ordinal_entropy.tasks.crowd import recipe as crowd
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 TINY = [
     "max_side=96", "front=test_resnet", "widths=8", "batch_norm=true", "crop=64", "epochs=1", "repeats=1",
     "batch_size=6", "loss=mse", "optimizer=adamw", "learning_rate=5e-3", "stride=2", "seeds=2", "feature_rows=0",
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
-def plans(monkeypatch):
+def plans(scored_by):
     """The runs that a study asks for; each has the error 100 + seed, less its strength."""
-    asked = []
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
-        asked.extend(plans)
-        outcomes = []
-        for plan in plans:
-            score = 100.0 + plan.seed - (plan.method != "baseline") * plan.recipe.strength
-            details = {at: {"mae": score, "rmse": 2 * score} for at in ("last", "best_validation")}
-            outcomes.append(Outcome([1], [score], [score], [score], score, score, score, details))
-        return outcomes
+    def scores(plan, gain):
+        error = 100.0 + plan.seed - gain
+        return {"mae": error, "rmse": 2 * error}
 
-    monkeypatch.setitem(crowd.TASKS, "crowd", crowd.TASKS["crowd"]._replace(train=train, check=lambda recipe: None))
-    return asked
+    return scored_by(crowd, scores)
 
 
 @pytest.mark.parametrize("part", ["A", "B"])

@@ -11,10 +11,10 @@ from commands import call
 from ordinal_entropy import studies
 from ordinal_entropy.figures.differences import differences
 from ordinal_entropy.studies import paper, tables
-from ordinal_entropy.tasks import Outcome
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 NAMES = ("table1-depth", "table2-depth", "classification-depth")
 SIZE = (48, 64)
 TINY = [
@@ -29,33 +29,15 @@ TINY = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
-def plans(monkeypatch):
+def plans(scored_by):
     """The runs that a study asks for; errors are 0.5 + seed / 100, less by the strength, half as large of NeW-CRFs."""
-    asked = []
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
-        asked.extend(plans)
-        outcomes = []
-        for plan in plans:
-            score = 0.5 + plan.seed / 100 - (plan.method != "baseline") * plan.recipe.strength / 100
-            score /= 1 + (plan.recipe.model == "newcrfs")
-            details = {at: {"delta1": 0.8, "rel": math.nan, "rms": score, "log10": 0.06} for at in _POINTS}
-            outcomes.append(Outcome([1], [score], [score], [score], score, score, score, details))
-        return outcomes
+    def scores(plan, gain):
+        error = (0.5 + plan.seed / 100 - gain / 100) / (1 + (plan.recipe.model == "newcrfs"))
+        return {"delta1": 0.8, "rel": math.nan, "rms": error, "log10": 0.06}
 
-    monkeypatch.setitem(depth.TASKS, "depth", depth.TASKS["depth"]._replace(train=train, check=lambda recipe: None))
-    return asked
-
-
-_POINTS = ("last", "best_validation")
+    return scored_by(depth, scores)
 
 
 def test_table1_is_the_papers_recipe_with_eight_methods(plans, tmp_path):

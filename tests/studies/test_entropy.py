@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
 from ordinal_entropy.vision import features
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 EPOCHS = 3
 CLASSIFIED = ["classification bins=256", "classification bins=64"]
 ROWS = {
@@ -39,42 +41,33 @@ SPREAD = {
     "ld": (3.0, 4.0, 5.0),
     "oe": (1.0, 1.2, 1.4),
 }
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+OUTCOME = Outcome([1, 2, 3], [1.0] * 3, [1.0] * 3, [1.0] * 3, 1.0, 1.0, 1.0)
 
 
 @pytest.fixture
-def trained(monkeypatch):
+def trained(trained_by, monkeypatch):
     """Runs whose kept features are a cloud of the spread above, a little more with every seed."""
-    asked, spread = [], dict(SPREAD)
+    fake = SimpleNamespace(spread=dict(SPREAD), draws=False)
 
-    def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):
-        asked.extend(plans)
+    def outcomes(plans, folder):
         for plan, name in zip(plans, run_names(plans), strict=True):
             run = runs.create(folder / name, {"task": "depth", **described(plan.recipe)}, plan.method, plan.seed)
             (run.path / "features").mkdir()
             for epoch in range(1, EPOCHS + 1):
                 for part in ("train", "test"):
                     generator = torch.Generator().manual_seed(0)
-                    cloud = torch.randn(30, 4, generator=generator) * spread[plan.method][epoch - 1]
+                    cloud = torch.randn(30, 4, generator=generator) * fake.spread[plan.method][epoch - 1]
                     content = {"features": cloud * (1 + plan.seed / 100), "targets": torch.rand(30, 1)}
                     save_file(content, features.kept_file(run.path, part, epoch))
                 content |= {"predictions": torch.full((30, 1), float(epoch)), "places": torch.zeros(30, 2)}
                 save_file(content, features.kept_file(run.path, "image", epoch))
             history = [{part: {"rms": score} for part in ("train", "validation", "test")} for score in (3.0, 1.0, None)]
             run.finish({"history": history, "features": {}})
-        outcome = Outcome([1, 2, 3], [1.0] * 3, [1.0] * 3, [1.0] * 3, 1.0, 1.0, 1.0)
-        return [outcome] * len(plans)
+        return [OUTCOME] * len(plans)
 
-    monkeypatch.setitem(depth.TASKS, "depth", depth.TASKS["depth"]._replace(train=train, check=lambda recipe: None))
-    monkeypatch.setattr(studies, "find_spec", lambda name: name if train.draws else None)
-    train.asked, train.spread, train.draws = asked, spread, False
-    return train
+    fake.asked = trained_by(depth, outcomes)
+    monkeypatch.setattr(studies, "find_spec", lambda name: name if fake.draws else None)
+    return fake
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -167,17 +160,13 @@ def test_a_run_without_a_number_is_left_out(trained, tmp_path):
     assert all(claim["held"] is not None for claim in summary["claims"])
 
 
-def test_what_is_measured_is_not_measured_again(trained, tmp_path, monkeypatch):
+def test_what_is_measured_is_not_measured_again(trained, trained_by, tmp_path, monkeypatch):
     settings = ["seeds=1", f"epochs={EPOCHS}"]
     first = studies.run("fig1", tmp_path, settings)
     (tmp_path / "summary.json").unlink()  # as after a stop between the two files
     monkeypatch.setattr(features, "kept_entropies", None)
     monkeypatch.setattr(depth.DEPTH.__class__, "train", None)
-    monkeypatch.setitem(
-        depth.TASKS,
-        "depth",
-        depth.TASKS["depth"]._replace(train=lambda plans, **_: [Outcome([1, 2, 3], *[[1.0] * 3] * 3, *[1.0] * 3)] * 3),
-    )
+    trained_by(depth, lambda plans, folder: [OUTCOME] * 3)
     again = studies.run("fig1", tmp_path, settings)
     assert again["entropies"] == first["entropies"] and again["claims"] == first["claims"]
 

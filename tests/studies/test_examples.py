@@ -18,6 +18,7 @@ from ordinal_entropy.tasks.depth import generated as rooms
 from ordinal_entropy.tasks.depth.metrics import depth_scores
 from ordinal_entropy.tasks.depth.recipe import DEPTH, Depth
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 SIZE = (48, 64)
 DEPTHS = Depth(
     height=SIZE[0],
@@ -48,11 +49,6 @@ CROWDS = Crowd(
     bins=8,
     feature_rows=0,
 )
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
 
 
 def trained(task, plan, folder):

@@ -12,14 +12,9 @@ from ordinal_entropy.studies.cost import Measured
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.table7 import DepthStep, Table7
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
 TINY = ["encoder=test_resnet", "channels=8", "height=64", "width=96", "batch_size=2", "samples=5,96"]
 SHORT = ["rounds=2", "timed_steps=1", "warm_up=1"]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
