@@ -21,6 +21,7 @@ from commands import call
 from fake_trainer import Trainer
 from ordinal_entropy import runs, studies
 from ordinal_entropy.tasks.operators import recipe as operators
+from ordinal_entropy.tasks.operators import train
 
 TINY = [
     f"--set={setting}"
@@ -180,6 +181,67 @@ def test_features_of_all_rounds_end_in_one_place(tmp_path):
         assert (training / name / "result.json").exists() and list((training / name / "features").iterdir()), name
     assert not list(training.glob("seeds-*/training/*/recipe.json"))
     call(*options)
+
+
+def broken(*runs):
+    """A trainer that raises an exception where one of these runs is in the stack."""
+    real = operators.train.train
+
+    def train(jobs, **options):
+        if {(job.method, job.seed) for job in jobs} & set(runs):
+            raise RuntimeError("the device\nis too hot")
+        return real(jobs, **options)
+
+    return train
+
+
+def test_where_a_run_of_a_stack_fails_the_others_go_on(tmp_path, monkeypatch):
+    options = ["compare", "linear", "--seeds", 4, *TINY]
+    with monkeypatch.context() as patch:
+        patch.setattr(operators.train, "train", broken(("oe", 1)))
+        answer = call(*options, "--out", "there")
+    said = words(answer.stdout)
+    assert "oe, seed 1 failed: RuntimeError: the device is too hot" in said and "3 seeds" in said
+    assert "1 run failed; the same command tries again" in answer.stderr
+    summary = runs.read_json("there/summary.json")
+    assert summary["methods"]["oe"]["values"][1] is None and summary["paired"]["oe"]["n"] == 3
+    assert len(runs.read_json("there/curves.json")["runs"]) == 7
+    again = call(*options, "--out", "there")
+    assert "1 run in there failed before: once more" in again.stderr and "failed" not in again.stdout
+    call(*options, "--out", "whole")
+    found, expected = (runs.read_json(f"{name}/summary.json")["methods"] for name in ("there", "whole"))
+    for name, method in expected.items():
+        assert found[name]["values"] == pytest.approx(method["values"], rel=1e-4)
+    assert "step 20 of 20" in call("evaluate", "there/training/oe-seed1", "--device", "cpu").stdout
+
+
+def test_a_round_with_a_failure_finds_its_runs_again(tmp_path, monkeypatch):
+    options = ["compare", "linear", "--seeds", 4, "--stop-early", *TINY, "--out", "there"]
+    with monkeypatch.context() as patch:
+        patch.setattr(operators.train, "train", broken(("oe", 1)))
+        assert "oe, seed 1 failed" in words(call(*options).stdout)
+    trained, real = [], train._Training.advance
+
+    def noted(self):
+        trained.extend((job["method"], job["seed"]) for job in self.identity["jobs"])
+        real(self)
+
+    monkeypatch.setattr(train._Training, "advance", noted)
+    assert "failed" not in call(*options).stdout
+    assert set(trained) == {("oe", 1)}
+    names = [f"{method}-seed{seed}" for method in ("baseline", "oe") for seed in range(4)]
+    assert all((tmp_path / "there" / "training" / name / "result.json").exists() for name in names)
+    assert not list((tmp_path / "there").rglob("oe-*/failure.json"))
+
+
+@pytest.mark.parametrize("rounds", [[], ["--stop-early"]])
+def test_where_every_run_of_a_stack_fails_that_is_the_sentence(rounds, tmp_path, monkeypatch):
+    every = [(method, seed) for method in ("baseline", "oe") for seed in range(4)]
+    monkeypatch.setattr(operators.train, "train", broken(*every))
+    answer = call("compare", "linear", "--seeds", 4, *TINY, "--out", "there", *rounds, status=2)
+    last = answer.stderr.splitlines()[-1]
+    assert last == "ordinal-entropy: every run failed, the first with RuntimeError: the device is too hot"
+    assert "Traceback" not in answer.output and not (tmp_path / "there" / "summary.json").exists()
 
 
 def test_reproduce_lists_the_studies():

@@ -386,7 +386,7 @@ def compare(
     With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
     then wider, such as hold however often one looks.
 
-    A run on images or a table that raises an error is named, and the others go on; the same command tries it again.
+    A run that raises an error is named, and the others go on; the same command tries it again.
     Exit status 0 if any method has a verdict, 1 if too many runs failed for one, 2 if all did.
 
     Writes summary.json to --out.
@@ -461,7 +461,7 @@ def compare(
                 notes=[studies.QUICK] if short else [],
                 command=["compare", task, *chosen, *given, "--device", where],
             )
-        if rule is not None:
+        if rule is not None and not summary.get("failures"):  # a round that is tried again finds its runs in its folder
             rounds.gather_runs(place)
         console = _console()
         _print_scores(console, summary, _scale(summary))

@@ -106,8 +106,7 @@ def summary_of(
         paper: scores of the paper by the variants' names.
         jobs: processes that train runs side by side, where the task does not train them as one stack.
         others: recipes of variants with a label, by the labels.
-        go_on: a run that raises an exception is noted among the failures, and the others go on; runs of a stack of
-            operators fail together, and then the exception is raised here.
+        go_on: a run that raises an exception is noted among the failures, and the others go on.
 
     Returns:
         The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",

@@ -1,5 +1,6 @@
 """The recipe: its rows, its jobs, and a training of a few steps from it."""
 
+import math
 from dataclasses import fields, replace
 
 import numpy as np
@@ -7,10 +8,10 @@ import pytest
 
 pytest.importorskip("scipy", reason="the splines are SciPy's")
 
-from ordinal_entropy import tasks
+from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import explained, override
 from ordinal_entropy.tasks import Plan
-from ordinal_entropy.tasks.operators import data, recipe
+from ordinal_entropy.tasks.operators import data, recipe, train
 from ordinal_entropy.tasks.operators.recipe import Operators
 
 TINY = Operators(
@@ -128,6 +129,140 @@ def test_runs_of_a_stack_share_all_but_their_method():
         recipe.train_stacked([Plan("ld", 0, TINY), Plan("ld", 0, replace(TINY, hidden=9))], device="cpu")
     with pytest.raises(ValueError, match="expected at least one run, got none"):
         recipe.train_stacked([], device="cpu")
+
+
+TOO_HOT = RuntimeError("the device\nis too hot")
+
+
+def broken(*runs, error=TOO_HOT):
+    """Steps of a stack, which raise an exception after the tenth where it has one of these runs; none: any."""
+    real = train._Training.advance
+
+    def advance(self):
+        own = {(job["method"], job["seed"]) for job in self.identity.get("jobs", [])}
+        if self.step >= 10 and (not runs or own & set(runs)):
+            raise error
+        real(self)
+
+    return advance
+
+
+class TestGoOn:
+    plans = tuple(Plan(method, seed, TINY) for method in ("baseline", "ld") for seed in (0, 1))
+    names = "baseline-seed0", "baseline-seed1", "ld-seed0", "ld-seed1"
+
+    def trained(self, folder, plans=plans):
+        """Outcomes, and what progress was told."""
+        told = []
+        found = recipe.train_stacked(
+            plans, device="cpu", folder=folder, progress=lambda *numbers: told.append(numbers), go_on=True
+        )
+        return found, told
+
+    def same(self, outcomes, expected):
+        for outcome, other in zip(outcomes, expected, strict=True):
+            assert outcome.failure is None and outcome.steps == other.steps
+            assert outcome.test == pytest.approx(other.test, rel=1e-4)
+
+    def test_a_stack_without_a_failure_is_one_stack(self, tmp_path):
+        outcomes, told = self.trained(tmp_path)
+        assert told == [(10, 20), (20, 20)] and [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+        assert outcomes == recipe.train_stacked(self.plans, device="cpu")
+
+    def test_where_a_run_fails_the_others_go_on(self, tmp_path, monkeypatch):
+        expected = recipe.train_stacked(self.plans, device="cpu")
+        with monkeypatch.context() as patch:
+            patch.setattr(train._Training, "advance", broken(("baseline", 1)))
+            outcomes, told = self.trained(tmp_path)
+        failure = outcomes[1].failure
+        assert (failure["type"], failure["message"]) == ("RuntimeError", "the device is too hot")
+        assert math.isnan(outcomes[1].best_validation) and outcomes[1].test == []
+        self.same([outcomes[k] for k in (0, 2, 3)], [expected[k] for k in (0, 2, 3)])
+        assert told == [(10, 20), *((done, 80) for done in (10, 20, 30, 50, 60, 70, 80))]
+        assert "too hot" in runs.read_json(tmp_path / "failure.json")["traceback"]  # of the stack
+        found = [runs.open(tmp_path / name) for name in self.names]
+        assert [run.result() is None for run in found] == [run.failure() is not None for run in found]
+        assert [run.failure() is not None for run in found] == [False, True, False, False]
+        again = recipe.evaluate(self.plans[3], device="cpu", folder=found[3].path)
+        assert again["step"] == 20 and again["test"] == pytest.approx(outcomes[3].last)
+
+        once_more, told = self.trained(tmp_path)  # the run that failed, only
+        assert told == [(30, 80), (40, 80)]
+        self.same(once_more, expected)
+        assert [once_more[k] for k in (0, 2, 3)] == [outcomes[k] for k in (0, 2, 3)]
+        assert found[1].failure() is None and found[1].result() is not None
+        assert self.trained(tmp_path) == (once_more, [])
+
+    def test_a_run_that_cannot_begin_fails_alone(self, tmp_path):
+        rows, test = data.generate("linear", train=90, test=50)
+        rows.values[30:60] = 1.0  # of seed 1: no range for the bins
+        data.write(tmp_path / "rows", "linear", rows, test)
+        own = replace(TINY, data=str(tmp_path / "rows"))
+        plans = [Plan(method, seed, own) for method in ("baseline", "classification") for seed in range(3)]
+        outcomes, _ = self.trained(tmp_path / "runs", plans)
+        assert [outcome.failure is not None for outcome in outcomes] == [False] * 4 + [True, False]
+        assert outcomes[4].failure["message"].startswith("expected finite low < high")
+        assert all(math.isfinite(outcome.last) for outcome in outcomes if outcome.failure is None)
+
+    def test_one_by_one_a_stop_is_gone_on_from(self, tmp_path, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(train._Training, "advance", broken(("baseline", 0)))
+            expected, _ = self.trained(tmp_path / "straight")
+
+            def stop(done, total):
+                if (done, total) == (50, 80):
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                recipe.train_stacked(self.plans, device="cpu", folder=tmp_path / "stopped", progress=stop, go_on=True)
+            outcomes, told = self.trained(tmp_path / "stopped")
+        assert told == [(10, 80), (60, 80), (70, 80), (80, 80)]
+        assert outcomes[1:] == expected[1:] and outcomes[0].failure["message"] == expected[0].failure["message"]
+
+    def test_features_lie_where_those_of_a_stack_do(self, tmp_path, monkeypatch):
+        plans = [plan._replace(recipe=replace(TINY, feature_rows=9)) for plan in self.plans]
+        self.trained(tmp_path / "stack", plans)
+        monkeypatch.setattr(train._Training, "advance", broken(("ld", 1)))
+        self.trained(tmp_path / "alone", plans)
+        files = [
+            {path.relative_to(tmp_path / folder) for path in (tmp_path / folder).rglob("*.safetensors")}
+            for folder in ("stack", "alone")
+        ]
+        assert len(files[0]) == 4 * 2 * 2
+        assert {str(path) for path in files[0] - files[1]} == {
+            f"ld-seed1/features/{part}-0020.safetensors" for part in ("train", "test")
+        }
+
+    def test_all_fail(self, tmp_path, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(train._Training, "advance", broken())
+            outcomes, told = self.trained(tmp_path)
+            assert all(outcome.failure["type"] == "RuntimeError" for outcome in outcomes)
+            assert all(done <= total for done, total in told)
+            for folder, go_on in ((tmp_path, False), (None, True)):
+                with pytest.raises(RuntimeError, match="too hot"):
+                    recipe.train_stacked(self.plans, device="cpu", folder=folder, go_on=go_on)
+        outcomes, _ = self.trained(tmp_path)
+        self.same(outcomes, recipe.train_stacked(self.plans, device="cpu"))
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), ModuleNotFoundError("no scipy")])
+    def test_what_is_no_failure_of_a_run_is_raised(self, error, tmp_path, monkeypatch):
+        monkeypatch.setattr(train._Training, "advance", broken(("ld", 1), error=error))
+        with pytest.raises(type(error)):
+            self.trained(tmp_path)
+        assert not list(tmp_path.rglob("failure.json"))
+
+    def test_so_is_what_hits_all_runs_before_they_begin(self, tmp_path):
+        self.trained(tmp_path)
+        plans = [plan._replace(recipe=replace(TINY, data_seed=1)) for plan in self.plans]
+        with pytest.raises(
+            ValueError, match=r"expected a checkpoint of the same training in .*, got one with other rows"
+        ):
+            self.trained(tmp_path, plans)
+        plans = [plan._replace(recipe=replace(TINY, data=str(tmp_path / "nowhere"))) for plan in self.plans]
+        with pytest.raises(FileNotFoundError, match=r"got no \.npz file"):
+            self.trained(tmp_path / "other", plans)
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,10 @@ from ordinal_entropy import runs
 _NAME = "checkpoint.pt"
 
 
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or of another training."""
+
+
 def save(folder: Path, identity: dict[str, Any], content: dict[str, Any]) -> None:
     """Writes the checkpoint.
 
@@ -26,7 +30,7 @@ def save(folder: Path, identity: dict[str, Any], content: dict[str, Any]) -> Non
 def load(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
     """The content of the checkpoint; None where there is none.
 
-    A checkpoint of something else is a ValueError that says what differs.
+    A checkpoint of something else is a CheckpointError that says what differs.
     """
     path = folder / _NAME
     if not path.exists():
@@ -35,10 +39,12 @@ def load(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
         found = torch.load(path, map_location="cpu", weights_only=True)
         other, content = found["identity"], found["content"]
     except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
-        raise ValueError(f"expected a checkpoint of this training, got a damaged or foreign {path}: {error}") from error
+        raise CheckpointError(
+            f"expected a checkpoint of this training, got a damaged or foreign {path}: {error}"
+        ) from error
     differs = [name for name in {**identity, **other} if identity.get(name) != other.get(name)]
     if differs:
-        raise ValueError(
+        raise CheckpointError(
             f"expected a checkpoint of the same training in {folder}, got one with other {' and '.join(differs)}; "
             "take another folder, or remove it"
         )

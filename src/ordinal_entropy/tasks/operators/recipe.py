@@ -9,6 +9,7 @@ for ld, each run at the step that is best on the test rows.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +21,9 @@ from ordinal_entropy.recipes import (
     require_not_negative,
     require_positive,
 )
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, run_names
+from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, run_names
 from ordinal_entropy.tasks.operators import data, train
+from ordinal_entropy.tasks.operators.checkpoint import CheckpointError
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 
@@ -165,10 +167,21 @@ def train_stacked(
     jobs: int = 1,
     go_on: bool = False,
 ) -> list[Outcome]:
-    """Trains all runs as one stack; they may differ in method, seed and the recipe's keys of the method.
+    """Trains all runs as one stack, which goes on from its checkpoint.
 
     Runs that keep features have a folder each inside the given one, with their recipe and scores beside the features.
-    ``jobs`` and ``go_on`` have no part in it: the stack is one process, and what ends it ends all of its runs.
+
+    Args:
+        plans: the runs; they may differ in method, seed and the recipe's keys of the method.
+        device: "cpu", "cuda", ...
+        folder: for the checkpoint, and the folders of runs.
+        progress: is told the steps done and the steps in all; of all runs, where they train one by one.
+        on_metrics: is told the step and the scores of all runs; where they train one by one, of one, as a list of one.
+        jobs: has no part in it: a stack is one process.
+        go_on: a stack that raises an exception says so in ``failure.json`` of the folder, and from then on its runs
+            train one by one, from the beginning, each with a checkpoint in a folder of its own inside. A run that
+            raises one by itself too says so there and in its outcome, and the others go on. Not where the rows cannot
+            be read or a checkpoint is of something else; then, and without a folder, the exception is raised here.
 
     Returns:
         Outcomes in the order of the plans.
@@ -180,27 +193,64 @@ def train_stacked(
         own = {name: getattr(plan.recipe, name) for name in _OF_A_RUN}
         if replace(shared, **own) != plan.recipe:
             raise ValueError(f"expected runs of a stack to differ in {', '.join(_OF_A_RUN)} only, got {plan.recipe}")
+    trained = partial(train.train, split=split(shared), settings=settings(shared), device=device, on_metrics=on_metrics)
     stack = [job for plan in plans for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
     kept: list[runs.Run] = []
     if shared.feature_rows and folder is not None:
         stack = [replace(job, name=name) for job, name in zip(stack, run_names(plans), strict=True)]
         kept = [_run(plan, folder / job.name) for plan, job in zip(plans, stack, strict=True)]
-    histories = train.train(
-        stack,
-        split(shared),
-        settings(shared),
-        device=device,
-        folder=folder,
-        progress=progress,
-        on_metrics=on_metrics,
-    )
-    for run, history in zip(kept, histories, strict=False):  # all of them, or none
-        run.finish({"history": _scores(history)})
-    return [Outcome(h.steps, h.train, h.validation, h.test, h.last, h.best_validation, h.best_test) for h in histories]
+
+    def together() -> list[Outcome]:
+        histories = trained(stack, folder=folder, progress=progress)
+        for run, history in zip(kept, histories, strict=False):  # all of them, or none
+            run.finish({"history": _scores(history)})
+        return [_outcome(history) for history in histories]
+
+    if folder is None or not go_on:
+        return together()
+    whole = runs.Run(folder, {}, "", 0)  # the folder of all runs, which has no recipe.json, but may have failed
+    if whole.failure() is None:
+        try:
+            return together()
+        except (ImportError, CheckpointError):
+            raise
+        except Exception as error:
+            whole.fail(error)
+    return _one_by_one(plans, folder, trained, progress)
+
+
+def _one_by_one(
+    plans: Sequence[Plan], folder: Path, trained: Callable[..., list[History]], progress: Progress | None
+) -> list[Outcome]:
+    """Trains each run as a stack of its own, from the checkpoint in its folder; a finished one is read back."""
+    outcomes = []
+    for number, (plan, name) in enumerate(zip(plans, run_names(plans), strict=True)):
+        run = _run(plan, folder / name)
+        alone = jobs_of(plan.recipe, [plan.method], [plan.seed])  # without a name: features lie in the same folder
+
+        def in_all(done: int, total: int, number: int = number) -> None:
+            if progress is not None:
+                progress(number * total + done, len(plans) * total)
+
+        try:
+            (history,) = trained(alone, folder=run.path, progress=in_all)
+        except (ImportError, CheckpointError):
+            raise
+        except Exception as error:
+            run.fail(error)
+            outcomes.append(failed(run.failure() or {}))
+        else:
+            run.finish({"history": _scores(history)})
+            outcomes.append(_outcome(history))
+    return outcomes
 
 
 def _run(plan: Plan, place: Path) -> runs.Run:
     return runs.create(place, {"task": plan.recipe.operator, **described(plan.recipe)}, plan.method, plan.seed)
+
+
+def _outcome(history: History) -> Outcome:
+    return Outcome(*history, history.last, history.best_validation, history.best_test)
 
 
 def _scores(history: History) -> list[dict[str, dict[str, float]]]:
