@@ -18,24 +18,31 @@ def run(job, world):
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(world)]
 
 
-def streamed(metric, predictions, targets, *, firsts, batch):
-    """What a metric gives on two ranks, in batches: one has so many first rows, the other those that are left, or none.
+def streamed(cases):
+    """What metrics give on two ranks, in batches: one has so many first rows, the other those that are left, or none.
 
-    For each of ``firsts``, on each rank: processes take longer to begin than to compute.
+    All of them in the same two processes, which take longer to begin than to compute.
+
+    Args:
+        cases: metric, predictions, targets, the rows of a batch, and the numbers of first rows to try.
+
+    Returns:
+        Of each case the scores, for each number of first rows on each rank.
     """
-    found = run(partial(_streamed, metric=metric, rows=(predictions, targets), firsts=firsts, batch=batch), 2)
-    return [scores for own in found for scores in own]
+    ranks = run(partial(_streamed, cases=cases), 2)
+    return [[scores for own in ranks for scores in own[number]] for number in range(len(cases))]
 
 
-def _streamed(rank, world, metric, rows, firsts, batch):
-    found = []
-    for first in firsts:
-        metric.reset()
-        start, stop = ((0, first), (first, len(rows[1])))[rank]
-        for place in range(start, max(stop, start + 1), batch):  # no rows are an update too
-            metric.update(*(part[place : min(place + batch, stop)] for part in rows))
-        found.append(metric.compute())
-    return found
+def _streamed(rank, world, cases):
+    return [[_scores(rank, first, *case) for first in firsts] for *case, firsts in cases]
+
+
+def _scores(rank, first, metric, predictions, targets, batch):
+    metric.reset()
+    start, stop = ((0, first), (first, len(targets)))[rank]
+    for place in range(start, max(stop, start + 1), batch):  # no rows are an update too
+        metric.update(*(part[place : min(place + batch, stop)] for part in (predictions, targets)))
+    return metric.compute()
 
 
 def _start(rank, world, store, job, results):

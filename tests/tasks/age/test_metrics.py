@@ -1,4 +1,4 @@
-"""MAE and GM by shots: against plain loops and SciPy, by hand, streamed, and on two processes."""
+"""MAE and GM by shots: against plain loops and SciPy, by hand, and streamed."""
 
 import copy
 import math
@@ -12,7 +12,6 @@ from scipy.stats import gmean
 
 from ordinal_entropy.tasks.age.counts import age_counts, training_counts
 from ordinal_entropy.tasks.age.metrics import SHOTS, ShotErrors, shot_errors, shots
-from processes import streamed
 
 NAMES = [f"{score}{end}" for score in ("mae", "gm") for end in ("", "_many", "_median", "_few")]
 COUNTS = torch.tensor([0, 19, 20, 100, 101, 353])  # of the ages 0 to 5
@@ -157,8 +156,3 @@ def test_many_small_batches_lose_nothing():
     for _ in range(300):
         metric.update(torch.tensor([1e8, 4.1], dtype=torch.float64), torch.tensor([4.0, 4.0], dtype=torch.float64))
     assert metric.compute()["mae"].item() == pytest.approx((1e8 - 4 + 4.1 - 4) / 2, rel=1e-14)
-
-
-def test_two_processes_are_one():
-    for scores in streamed(ShotErrors(COUNTS), *rows(100), firsts=(70, 100), batch=16):
-        assert_same(scores, shot_errors(*rows(100), COUNTS))

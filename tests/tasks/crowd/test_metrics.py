@@ -1,4 +1,4 @@
-"""Errors of counts: against plain loops, by hand, streamed, and on two processes."""
+"""Errors of counts: against plain loops, by hand, and streamed."""
 
 import copy
 import math
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordinal_entropy.tasks.crowd.metrics import CountErrors, count_errors, counts
-from processes import streamed
 
 
 def rows(n, seed=0, dtype=torch.float64):
@@ -109,8 +108,3 @@ def test_forward_gives_the_batch_and_reset_begins_anew():
     metric.update(predictions[:3], targets[:3])
     assert_same(metric.compute(), count_errors(predictions[:3], targets[:3]))
     assert metric.error.dtype == metric.half().error.dtype == torch.float64
-
-
-def test_two_processes_are_one():
-    for scores in streamed(CountErrors(), *rows(100), firsts=(70, 100), batch=16):
-        assert_same(scores, count_errors(*rows(100)))

@@ -1,4 +1,4 @@
-"""Scores of depth: against plain loops, by hand, streamed, and on two processes."""
+"""Scores of depth: against plain loops, by hand, and streamed."""
 
 import copy
 import math
@@ -20,7 +20,6 @@ from ordinal_entropy.tasks.depth.metrics import (
     flip_averaged,
     image_scores,
 )
-from processes import streamed
 
 
 def maps(b=5, h=24, w=32, seed=0):
@@ -217,13 +216,6 @@ def test_flips_are_clamped_first_and_checked():
     assert found[0].tolist() == pytest.approx([1.0005, 6.0, 6.0])
     with pytest.raises(ValueError, match=r"expected both in one shape, got \(1, 3\) and \(1, 4\)"):
         flip_averaged(strange, torch.ones(1, 4))
-
-
-def test_two_processes_are_one():
-    predictions, targets = maps(7)
-    targets[2] = 0
-    for scores in streamed(DepthScores(), predictions, targets, firsts=(5, 7), batch=2):
-        assert_same(scores, depth_scores(predictions, targets))
 
 
 @pytest.mark.parametrize("at_once", [1, 2 * 24 * 32, 10**9])
