@@ -18,15 +18,19 @@ def machine() -> dict[str, Any]:
     return {**environment(), "torch_threads": torch.get_num_threads(), "memory_gib": round(memory, 1)}
 
 
-def write(path: Path, results: dict[str, Any]) -> None:
-    """Writes the results with the command that made them."""
+def command() -> str:
+    """The command line, without where its results and its runs are kept, which does not matter."""
     options, rest = [], iter(sys.argv[1:])
-    for option in rest:  # where the results went does not matter
-        if option in ("--out", "--picture"):
+    for option in rest:
+        if option in ("--out", "--picture", "--runs"):
             next(rest, None)
         else:
             options.append(option)
-    command = " ".join(["python", os.path.relpath(sys.argv[0]), *options])
-    record = {"command": command, "date": date.today().isoformat(), "machine": machine(), **results}
+    return " ".join(["python", os.path.relpath(sys.argv[0]), *options])
+
+
+def write(path: Path, results: dict[str, Any]) -> None:
+    """Writes the results with the command that made them."""
+    record = {"command": command(), "date": date.today().isoformat(), "machine": machine(), **results}
     path.write_text(json.dumps(record, indent=2) + "\n")
     print(f"wrote {path}")

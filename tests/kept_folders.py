@@ -32,7 +32,7 @@ def make_run(folder, method, seed, *, recipe=RECIPE, over=True, version=None, ta
 
 def keep_features(folder, method, *, part="test", epochs=(1, 2, 3), rows=60, width=8, grid=None):
     """Features as a run on images keeps them: an arc of the targets, and noise that is the method's own."""
-    save_file = pytest.importorskip("safetensors.numpy").save_file
+    save_file = pytest.importorskip("safetensors.numpy", reason="kept features are safetensors").save_file
     places = None
     if grid is not None:
         down, across = np.meshgrid(np.arange(grid[0]) * 4, np.arange(grid[1]) * 4, indexing="ij")

@@ -122,7 +122,7 @@ def test_no_interval_from_numbers_that_are_none(bad):
 
 
 def test_students_quantile():
-    special = pytest.importorskip("scipy.special")
+    special = pytest.importorskip("scipy.special", reason="the quantile is SciPy's")
     assert special.stdtrit(draws.SUBSAMPLES - 1, 0.975) == pytest.approx(draws.STUDENT, abs=1e-4)
 
 

@@ -52,7 +52,7 @@ def test_columns_first(tmp_path):
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64, torch.int32])
 def test_safetensors(tmp_path, kind):
-    save_file = pytest.importorskip("safetensors.torch").save_file
+    save_file = pytest.importorskip("safetensors.torch", reason="one of the formats is safetensors").save_file
     content = {"features": torch.tensor(FEATURES).to(kind), "targets": torch.tensor(TARGETS)}
     save_file(content, tmp_path / "run.safetensors")
     features, targets = feature_files.read(tmp_path / "run.safetensors")
@@ -150,7 +150,7 @@ WRONG = {
 def test_what_is_wrong_is_said(tmp_path, what):
     make, sentence = WRONG[what]
     if "safetensors" in what:
-        pytest.importorskip("safetensors")
+        pytest.importorskip("safetensors", reason="one of the formats is safetensors")
     with pytest.raises((ValueError, OSError), match=sentence):
         feature_files.read(make(tmp_path))
 

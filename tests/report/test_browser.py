@@ -16,7 +16,7 @@ DRIVER = shutil.which("chromedriver")
 if not (BINARY and DRIVER):
     pytest.skip("needs a browser: apt-get install chromium chromium-driver", allow_module_level=True)
 
-By = pytest.importorskip("selenium.webdriver.common.by").By
+By = pytest.importorskip("selenium.webdriver.common.by", reason="a browser is driven by selenium").By
 Keys = webdriver.Keys
 WIDE, PHONE = 1280, 360
 EVIL = "<script>document.title = 'broken'</script>"

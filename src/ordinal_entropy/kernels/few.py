@@ -1,7 +1,7 @@
-"""The mean over all pairs of few points: two launches, everything in float64.
+"""The mean over all pairs of few points: two launches, all arithmetic in float64.
 
 A small problem costs what its launches cost, and leaves most of a GPU idle whatever it computes: so each program takes
-some rows with all others, finds norms, middle and weights by itself, and no step waits for another but the last sum.
+some rows with all others, finds norms and weights by itself, and no step waits for another but the last sum.
 """
 
 import functools
@@ -13,12 +13,12 @@ import triton.language as tl
 from ordinal_entropy.kernels.elements import SAME, amounts_of, inverse_of, over_pairs, raised
 from ordinal_entropy.kernels.launch import At, Launch, Program
 
-MOST_ROWS, MOST_COLUMNS = 128, 256
+_MOST_ROWS, _MOST_COLUMNS = 128, 256
 _ROWS = 16  # of a program
 _SOME = 64  # rows that it takes them with at a time
 _DEPTH = 64  # columns of a step of the products
 _WARPS = 8
-RESCALES = {"none": 0, "max": 1, "authors": 2}
+_RESCALES = {"none": 0, "max": 1, "authors": 2}
 
 # what a call brings to its program
 _POINTS, _VALUES, _AMOUNT, _TIMES, _GRADIENT, _MEANS, _SUMS = map(At, range(7))
@@ -185,7 +185,7 @@ def fits(g: int, m: int, d: int, processors: int) -> bool:
         >>> fits(1, 100, 100, 132), fits(100, 100, 100, 132)
         (True, False)
     """
-    return m <= MOST_ROWS and d <= MOST_COLUMNS and g * triton.cdiv(m, _ROWS) <= processors
+    return m <= _MOST_ROWS and d <= _MOST_COLUMNS and g * triton.cdiv(m, _ROWS) <= processors
 
 
 @functools.lru_cache(maxsize=256)
@@ -212,7 +212,7 @@ def program(
     launches = [
         Launch(_rows_with_all, (blocks, g, 1), (
             _POINTS, _VALUES, _AMOUNT if with_amount else None, _TIMES, _GRADIENT, sums, m,
-            power, cosine, project, RESCALES[rescale], with_gradient, t, d, every, _ROWS, _SOME, _DEPTH,
+            power, cosine, project, _RESCALES[rescale], with_gradient, t, d, every, _ROWS, _SOME, _DEPTH,
         ), warps=_WARPS, stages=1),
         Launch(_sum, (g, 1, 1), (sums, _MEANS, blocks), warps=1),
     ]  # fmt: skip

@@ -205,7 +205,7 @@ def test_an_npz_that_is_damaged_or_lacks_arrays(tmp_path):
 
 
 def test_parquet_keeps_its_types(tmp_path, monkeypatch):
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="Parquet is read by pandas")
     frame = pandas.DataFrame(
         {
             "area": pandas.array([50, None, 70], dtype="Int64"),
@@ -222,7 +222,7 @@ def test_parquet_keeps_its_types(tmp_path, monkeypatch):
 
 
 def test_parquet_says_what_it_needs(tmp_path, monkeypatch):
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="Parquet is read by pandas")
 
     def refuse(path):
         raise ImportError("no engine")
@@ -233,7 +233,7 @@ def test_parquet_says_what_it_needs(tmp_path, monkeypatch):
 
 
 def test_without_a_library_for_parquet_the_command_ends_in_one_sentence(tmp_path, monkeypatch):
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="Parquet is read by pandas")
     for library in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
     file = csv(tmp_path, "PAR1", "houses.parquet")
@@ -244,8 +244,8 @@ def test_without_a_library_for_parquet_the_command_ends_in_one_sentence(tmp_path
 
 
 def test_a_parquet_file_that_was_written_by_a_library(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas", reason="Parquet is read by pandas")
+    pytest.importorskip("pyarrow", reason="Parquet is written with pyarrow")
     frame = pandas.DataFrame({"area": [50, None, 70], "town": ["Bonn", None, "Jena"], "price": [1.0, 2.0, 3.0]})
     frame.to_parquet(tmp_path / "houses.parquet")
     table = data.read(tmp_path / "houses.parquet", "price")
