@@ -128,7 +128,7 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
 
     network, regularizer = a_network(), methods.create(method)
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True)
-    losses, scores = [], []
+    losses, scores, strengths = [], [], []
     with torch.random.fork_rng():
         for epoch in range(settings.epochs):
             torch.manual_seed(mixed(5, epoch, 0))
@@ -150,8 +150,20 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
             with torch.no_grad():
                 images = normalized(data.test.images.pixels, (0.5,) * 3, (0.5,) * 3)
                 scores.append((network(images) - data.test.targets).abs().mean().item())
+            if method == "oe-balanced":
+                strengths.append([value.item() for value in regularizer.regularizer.strengths])
     assert module.losses == pytest.approx(losses, rel=1e-5)
     assert [epoch["test"]["mae"] for epoch in history] == pytest.approx(scores, rel=1e-5)
+    table = logged(tmp_path)
+    names = [name for name in table[0] if name.startswith("method/")]
+    assert names == ["method/diversity_strength", "method/tightness_strength"] * (method == "oe-balanced")
+    for line, expected in zip(table if names else [], strengths, strict=True):
+        assert [float(line[name]) for name in names] == pytest.approx(expected, rel=1e-4) and min(expected) > 0
+
+
+def logged(folder: Path) -> list[dict[str, str]]:
+    with (folder / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def hand_trained(settings: Settings, rates: list, clip: float | None = None) -> list[float]:
@@ -455,8 +467,7 @@ def test_what_a_run_leaves_behind(tmp_path):
     assert not list((tmp_path / "features").glob("image*"))  # which maps have
     with Image.open(tmp_path / "features" / "test.jpg") as sheet:
         assert sheet.size == (32 * 48, 48)  # of eight images
-    with (tmp_path / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
-        table = list(csv.DictReader(file))
+    table = logged(tmp_path)
     assert [int(line["epoch"]) for line in table] == [1, 2, 3] and [int(line["step"]) for line in table] == [4, 8, 12]
     for part in ("train", "validation", "test"):
         assert [float(line[f"{part}/mae"]) for line in table] == [epoch[part]["mae"] for epoch in history]

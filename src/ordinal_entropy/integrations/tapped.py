@@ -12,6 +12,7 @@ from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.estimators import mean_nn_entropy
 from ordinal_entropy.losses import OrdinalEntropy
 from ordinal_entropy.methods import Method
+from ordinal_entropy.methods.ablations import regularizer_of, self_set_strengths
 
 Targets = str | int | Callable[[Any], Tensor | tuple[Tensor, Tensor]]
 
@@ -78,7 +79,7 @@ class TappedMethod:
         """Taps the layer of a model, and lets go of any other."""
         self.close()
         self._features = capture(model, self.layer, output=self.output)
-        if self._regularizer is None:  # it may want predictions: what the layer gives
+        if regularizer_of(self.method) is None:  # it may want predictions: what the layer gives
             self._outputs = capture(model, self.layer, output=True)
 
     def close(self) -> None:
@@ -140,12 +141,11 @@ class TappedMethod:
             return {}
         term, features, targets, mask = self._seen
         found = {"loss": term}
-        regularizer = self._regularizer
+        regularizer = regularizer_of(self.method)
         if regularizer is not None:
             with _draws_undone(regularizer.generator, features.device):
                 found.update(regularizer.terms(features, targets, mask)._asdict())
-            if regularizer.balance is not None:
-                found.update({f"{name}_strength": value for name, value in regularizer.strengths._asdict().items()})
+            found.update(self_set_strengths(self.method))
         if entropies:
             rows = _rows(features)
             if len(rows) >= 2 and bool(rows.isfinite().all()):
@@ -153,15 +153,9 @@ class TappedMethod:
                 found["entropy_normalized"] = mean_nn_entropy(rows, normalize=True, scale="entropy")
         return found
 
-    @property
-    def _regularizer(self) -> OrdinalEntropy | None:
-        """Ordinal entropy, where the method is that or a relative."""
-        inner = getattr(self.method, "regularizer", self.method)
-        return inner if isinstance(inner, OrdinalEntropy) else None
-
     def _term(self, task_loss: Tensor, features: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
-            if self._regularizer is not None:
+            if regularizer_of(self.method) is not None:
                 term: Tensor = self.method(features, targets, mask, task_loss=task_loss)
             else:
                 outputs = None if self._outputs is None else self._outputs.features

@@ -49,6 +49,30 @@ def free_options(name: str) -> tuple[str, ...]:
     return ("balance" if name in BALANCED else "strength", *(option for option in options if option != "balance"))
 
 
+def regularizer_of(method: object) -> OrdinalEntropy | None:
+    """Ordinal entropy, where a method is that or a relative.
+
+    Example:
+        >>> regularizer_of(Regularizer("ld")).tightness_weight
+        0.0
+    """
+    inner = getattr(method, "regularizer", method)
+    return inner if isinstance(inner, OrdinalEntropy) else None
+
+
+def self_set_strengths(method: object) -> dict[str, Tensor]:
+    """What strengths that set themselves have come to, by the names of a log; nothing where they are fixed.
+
+    Example:
+        >>> self_set_strengths(Regularizer("oe")), list(self_set_strengths(Regularizer("oe-balanced")))
+        ({}, ['diversity_strength', 'tightness_strength'])
+    """
+    found = regularizer_of(method)
+    if found is None or found.balance is None:
+        return {}
+    return {f"{name}_strength": value for name, value in found.strengths._asdict().items()}
+
+
 class Regularizer(nn.Module):
     """One member of the family, by name.
 

@@ -253,7 +253,7 @@ class OnImages:
             told = in_all if progress is not None else None
             try:
                 history = self._trained(plan, found[key], run, device, told, on_metrics)
-                features = self._feature_scores(run.path, history)
+                features = self._feature_scores(run.path, history, device)
             except Exception as error:
                 alone = plan.recipe.devices * plan.recipe.nodes == 1  # else other processes wait for this one
                 if not (go_on and alone) or isinstance(error, ImportError):
@@ -320,13 +320,13 @@ class OnImages:
         )
         return training.fit(module, device=device, folder=run.path, monitor=self.metric)
 
-    def _feature_scores(self, folder: Path, history: _History) -> dict[str, dict[str, float]]:
+    def _feature_scores(self, folder: Path, history: _History, device: str) -> dict[str, dict[str, float]]:
         """Of the test images, and as "train_..." of the training images, whose features the run kept."""
         from ordinal_entropy.vision.features import kept_scores
 
         places, found = self._places(history), {}
         for place in set(places.values()):
-            test, train = (kept_scores(folder, part, place + 1) for part in ("test", "train"))
+            test, train = (kept_scores(folder, part, place + 1, device) for part in ("test", "train"))
             found[place] = {**test, **{f"train_{name}": score for name, score in train.items()}}
         return {at: found[place] for at, place in places.items()}
 

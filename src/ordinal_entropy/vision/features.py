@@ -57,10 +57,10 @@ def feature_scores(features: Tensor, targets: Tensor) -> dict[str, float]:
     return {name: float(score(z, targets)) for name, score in SCORES.items()}
 
 
-def kept_scores(folder: Path, part: str, epoch: int) -> dict[str, float]:
+def kept_scores(folder: Path, part: str, epoch: int, device: str = "cpu") -> dict[str, float]:
     """:func:`feature_scores` of the "train" or "test" images after an epoch, from 1 on, if the run folder has them."""
     path = kept_file(folder, part, epoch)
-    return feature_scores(*_features_and_targets(path)) if path.exists() else {}
+    return feature_scores(*_features_and_targets(path, device)) if path.exists() else {}
 
 
 def entropies(features: Tensor, targets: Tensor) -> dict[str, float]:

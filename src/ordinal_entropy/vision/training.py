@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Method
+from ordinal_entropy.methods.ablations import self_set_strengths
 from ordinal_entropy.vision import schedules, thumbnails
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.files import Files, on_host
@@ -311,6 +312,7 @@ class Training(lightning.LightningModule):
             metric.reset()
         self.history.append(scores)
         named = {f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()}
+        named |= {f"method/{name}": float(value) for name, value in self_set_strengths(self.method).items()}
         for logger in self.trainer.loggers:  # Lightning's own way to them takes a millisecond for each number
             logger.log_metrics({"epoch": self.epoch, **named}, self.trainer.global_step)
             logger.save()
