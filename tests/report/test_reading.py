@@ -21,6 +21,17 @@ def test_a_study_is_read_with_its_curves_and_runs(tmp_path):
     assert study.curves["steps"] == [1, 2, 3, 4, 5, 6] and study.entropies is None
 
 
+def test_runs_of_seeds_that_came_in_rounds_are_found_where_they_were_trained(tmp_path):
+    make_study(tmp_path, features=False)
+    (tmp_path / "training" / "seeds-4-4" / "training").mkdir(parents=True)
+    make_run(tmp_path / "training" / "seeds-4-4" / "training" / "oe-seed4", "oe", 4)
+    make_run(tmp_path / "training" / "seeds-4-4" / "training" / "oe-seed5", "oe", 5, over=False).fail(ValueError("hot"))
+    found = read(tmp_path)
+    names = [run.name for run in found.studies[0].runs]
+    assert names[0] == "training/0-seed0" and names[-1] == "training/seeds-4-4/training/oe-seed4"
+    assert reasons(found)["training/seeds-4-4/training/oe-seed5"] == "the run failed: ValueError: hot"
+
+
 def test_half_written_runs_and_those_of_another_version_are_left_out_by_name(tmp_path):
     make_run(tmp_path / "whole", "oe", 0)
     make_run(tmp_path / "half", "oe", 1, over=False)

@@ -157,6 +157,8 @@ def _study(folder: Path, found: Found) -> KeptStudy:
             folder / "summary.json", f"on the page, but written by version {theirs or 'unknown'}; this is {ours}"
         )
     inside = list(_folders(folder / "training")) if (folder / "training").is_dir() else []
+    rounds = [place / "training" for place in inside if (place / "training").is_dir()]
+    inside += [place for each in rounds for place in _folders(each)]
     kept = [_run(place, found) for place in inside if (place / "recipe.json").is_file()]
     return KeptStudy(
         folder,
