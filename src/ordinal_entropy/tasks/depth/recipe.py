@@ -53,6 +53,7 @@ class Depth:
     model: Literal["decoder", "newcrfs"] = "decoder"  # a plain decoder to stride 2, or NeW-CRFs, to stride 4
     backbone: str = "resnet50"  # the encoder, a name of timm's
     pretrained: str = ""  # a file of weights, or lite0 for those of the [pretrained] extra; "": random
+    zero_last_norm: bool = True  # residual blocks begin as the identity, as timm has it; False: random weights do not
     channels: int | None = None  # of the features of a pixel; none: 128 for decoder, as the encoder has it for newcrfs
     drop_path: float | None = None  # how often residual branches are left out in training; none: as the model has it
     start: float = 0.0  # metres that predictions begin at, less than 10; 0: as the random weights have it
@@ -244,7 +245,7 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     def make_network() -> "Network":
         options: dict[str, Any] = {} if recipe.channels is None else {"width": recipe.channels}
         options["upsample"] = outputs == 1  # many bins stay at the resolution of the features: that is memory
-        options["drop_path"] = recipe.drop_path
+        options |= {"drop_path": recipe.drop_path, "zero_last_norm": recipe.zero_last_norm}
         create = decoder.create if recipe.model == "decoder" else newcrfs.create
         made = create(recipe.backbone, outputs, recipe.pretrained or None if new else None, **options)
         if recipe.start and outputs == 1:
