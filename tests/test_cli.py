@@ -98,6 +98,22 @@ def test_the_quick_preset_and_settings_reach_the_runs(trainer):
     assert {(job.strength, job.samples) for job in jobs} == {(0.5, None)}
 
 
+def test_compare_takes_several_strengths_as_rows(trainer, tmp_path):
+    options = ["compare", "linear", "--methods", "oe,baseline,ld-balanced", "--strengths", "0.1,1", "--seeds", 5]
+    result = call(*options, "--device", "cpu", "--out", "there")
+    ((jobs, *_),) = trainer.calls
+    rows = ["baseline", "oe strength=0.1", "oe strength=1", "ld-balanced"]
+    assert [(job.method, job.strength) for job in jobs if job.method == "oe"] == [("oe", 0.1)] * 5 + [("oe", 1.0)] * 5
+    assert "4 rows x 5 seeds = 20 runs" in words(result.stderr)
+    assert "oe strength=0.1 is better than baseline" in words(result.stdout)
+    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
+    assert list(summary["methods"]) == rows and summary["variants"][rows[1]] == {"method": "oe", "strength": 0.1}
+    assert "--methods baseline,oe,ld-balanced --seeds 5 --strengths 0.1,1 --preset paper" in summary["command"]
+    assert summary["shown"]["about"].endswith(f"{', '.join(rows)} over 5 seeds")
+    other = call(*options[:4], "--seeds", 5, "--out", "there", status=2)
+    assert "there holds another study: strengths is '0.1,1' there and None here" in words(other.stderr)
+
+
 def test_compare_trains_for_real(tmp_path):
     call("compare", "linear", "--methods", "baseline,ld,classification", "--seeds", 2, "--out", "there", *TINY)
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
@@ -354,6 +370,21 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         (["compare", "linear", "--seeds", "1"], "expected at least 2 seeds"),
         (["compare", "linear", "--seeds", "3", "--stop-early"], "expected at least 4 seeds where one may stop early"),
         (["compare", "linear", "--stop-early", "--smallest", "0"], "to be a positive number, got 0.0"),
+        (
+            ["compare", "linear", "--strengths", "1"],
+            "to be two or more different numbers of at least 0, as in 0.1,1,10",
+        ),
+        (["compare", "linear", "--strengths", "1,x"], "as in 0.1,1,10, got '1,x'"),
+        (["compare", "linear", "--strengths", "1,1.0"], "two or more different numbers"),
+        (["compare", "linear", "--strengths", "1,-1"], "numbers of at least 0"),
+        (
+            ["compare", "linear", "--strengths", "1,2", "--set", "strength=3"],
+            "--strengths or --set strength=..., got both",
+        ),
+        (
+            ["compare", "linear", "--methods", "baseline,ld-balanced", "--strengths", "1,2"],
+            "expected a method with a strength beside --strengths, got baseline, ld-balanced",
+        ),
         (["compare", "linear", "--smallest", "0.1"], "expected --stop-early beside --smallest, which is a reason to"),
         (["compare", "linear", "--engine", "ray"], "expected --engine local, the only one there is so far, got 'ray'"),
         (["compare", "linear", "--device", "abacus"], "expected --device to be auto, cpu or cuda, got 'abacus'"),

@@ -356,6 +356,9 @@ def compare(
         str, typer.Option("--methods", metavar="A,B,...", help=f"Among {', '.join(methods.names())}.")
     ] = "baseline,oe",
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each method: seeds 0, 1, ...")] = 10,
+    strengths: Annotated[
+        str, typer.Option("--strengths", metavar="X,Y,...", help="Methods that have a strength are taken with each.")
+    ] = "",
     preset: PresetOption = "paper",
     settings: SettingsOption = None,
     out: OutOption = None,
@@ -383,6 +386,8 @@ def compare(
 
         ordinal-entropy compare linear --methods baseline,ld,oe --seeds 5 --preset quick --set strength=0.01
 
+    With --strengths 0.01,0.1,1 each is a row of its own; p-values and verdicts allow for how many rows there are.
+
     With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
     then wider, such as hold however often one looks.
 
@@ -405,6 +410,8 @@ def compare(
             raise ValueError(f"expected two or more --methods, got {', '.join(names)}")
         if "baseline" in names:
             names = ["baseline", *(name for name in names if name != "baseline")]
+        variants = _variants(names, strengths, settings or [])
+        rows = [variant.name for variant in variants]
         numbers = grid.seeds_from(seeds)
         if smallest is not None and not stop_early:
             raise ValueError(
@@ -414,6 +421,8 @@ def compare(
         where = _device(device)
         short = preset == "quick" and "paper" in tasks.load(task).presets  # of something published
         what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **described(recipe)}
+        if strengths:
+            what |= {"strengths": strengths}
         if rule is not None:
             what |= {"stop_early": rule._asdict()}
         place = out or _folder(f"compare-{task}", what)
@@ -429,10 +438,9 @@ def compare(
         if summary is None:
             most = "at most " if rule is not None else ""
             _say(
-                f"{task}, preset {preset}: {len(names)} methods x {seeds} seeds = {most}{len(names) * seeds} runs of "
-                f"{_length(recipe)} on {where}, in {place}"
+                f"{task}, preset {preset}: {len(rows)} {'rows' if strengths else 'methods'} x {seeds} seeds = "
+                f"{most}{len(rows) * seeds} runs of {_length(recipe)} on {where}, in {place}"
             )
-            variants = [grid.Variant(name) for name in names]
 
             def trained(some: Sequence[int], out: Path) -> dict[str, Any]:
                 with _progress() as progress:
@@ -443,20 +451,21 @@ def compare(
             if rule is None:
                 summary = trained(numbers, place)
             else:
-                in_rounds = rounds.rounds_of(task, numbers, jobs, len(names))
+                in_rounds = rounds.rounds_of(task, numbers, jobs, len(rows))
                 summary = _settled(task, trained, in_rounds, place, rule)
             count = len(summary["methods"][summary["baseline"]]["values"])
-            if len(summary["failures"]) == len(names) * count:
+            if len(summary["failures"]) == len(rows) * count:
                 first = summary["failures"][0]
                 raise ValueError(f"every run failed, the first with {first['type']}: {first['message']}")
             given = [f"--set={each}" for each in settings or []]
             given += ["--stop-early"] if rule is not None else []
             given += ["--smallest", f"{smallest:g}"] if smallest is not None else []
-            chosen = ["--methods", ",".join(names), "--seeds", str(seeds), "--preset", preset]
+            chosen = ["--methods", ",".join(names), "--seeds", str(seeds)]
+            chosen += [*(["--strengths", strengths] if strengths else []), "--preset", preset]
             summary = studies.write_summary(
                 place,
                 summary,
-                about=f"{tasks.load(task).about.capitalize()}: {', '.join(names)} over {count} seeds",
+                about=f"{tasks.load(task).about.capitalize()}: {', '.join(rows)} over {count} seeds",
                 scale=_scale(summary),
                 notes=[studies.QUICK] if short else [],
                 command=["compare", task, *chosen, *given, "--device", where],
@@ -475,6 +484,25 @@ def compare(
             _say(f"{_runs(len(summary['failures']))} failed; the same command tries again, and leaves the others be.")
             if all(outcome == "unknown" for outcome in comparison.outcomes(summary).values()):
                 raise typer.Exit(1)
+
+
+def _variants(names: Sequence[str], strengths: str, settings: Sequence[str]) -> list[grid.Variant]:
+    """The rows of a comparison: the methods, those that have a strength with each of several where such are given."""
+    if not strengths:
+        return [grid.Variant(name) for name in names]
+    expected = "expected --strengths to be two or more different numbers of at least 0, as in 0.1,1,10"
+    try:
+        numbers = [float(each) for each in strengths.split(",")]
+    except ValueError as error:
+        raise ValueError(f"{expected}, got {strengths!r}") from error
+    if not (1 < len(numbers) == len(set(numbers)) and all(0 <= each < math.inf for each in numbers)):
+        raise ValueError(f"{expected}, got {strengths!r}")
+    if any(each.partition("=")[0].strip() == "strength" for each in settings):
+        raise ValueError("expected --strengths or --set strength=..., got both")
+    found = grid.with_strengths(names, numbers)
+    if len(found) == len(names):
+        raise ValueError(f"expected a method with a strength beside --strengths, got {', '.join(names)}")
+    return found
 
 
 def _runs(count: int) -> str:
