@@ -386,7 +386,7 @@ def compare(
 
         ordinal-entropy compare linear --methods baseline,ld,oe --seeds 5 --preset quick --set strength=0.01
 
-    With --strengths 0.01,0.1,1 each is a row of its own; p-values and verdicts allow for how many rows there are.
+    With --strengths 0.01,0.1,1 each is a row of its own; verdicts allow for how many rows there are.
 
     With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
     then wider, such as hold however often one looks.
