@@ -1,5 +1,6 @@
 """A summary as tables for a terminal; needs the [train] extra (rich)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -75,8 +76,7 @@ def paired_table(summary: Mapping[str, Any], *, scale: float = 1.0) -> Table:
         spread = summary.get("spread", {}).get(name, {})
         table.add_row(
             Text(name),
-            _number(found["difference"], scale, sign=True),
-            f"{_number(found['ci_low'], scale, sign=True)} to {_number(found['ci_high'], scale, sign=True)}",
+            *difference_and_interval(found, scale),
             probability(found["p_value"]),
             _number(spread.get("ratio"), 1.0),
             probability(spread.get("p_value")),
@@ -133,6 +133,26 @@ def probability(p: float | None) -> str:
     return "<0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
+def difference_and_interval(found: Mapping[str, Any], scale: float = 1.0) -> tuple[str, str]:
+    """All three to the second digit of half the interval's width.
+
+    Example:
+        >>> difference_and_interval({"difference": -0.0008, "ci_low": -0.0599, "ci_high": 0.0583})
+        ('-0.001', '-0.060 to +0.058')
+        >>> difference_and_interval({"difference": 2.0, "ci_low": None, "ci_high": None})
+        ('+2.00', '- to -')
+    """
+    numbers = [found["difference"], found["ci_low"], found["ci_high"]]
+    width = (numbers[2] - numbers[1]) / (2 * scale) if None not in numbers else 0.0
+    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else math.inf
+    if decimals <= _MOST_DECIMALS:
+        difference, low, high = (f"{number / scale:+,.{decimals}f}" for number in numbers)
+    else:  # no width, or one far below the numbers of the table
+        difference, low, high = (_number(number, scale, sign=True) for number in numbers)
+    return difference, f"{low} to {high}"
+
+
+_MOST_DECIMALS = 5
 _NAME = len("classification")  # a name that is not folded
 
 
