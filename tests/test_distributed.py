@@ -56,7 +56,7 @@ def joined_loss_and_gradient(rank, world):
     return answers
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_loss_and_averaged_gradient_are_those_of_one_process(world):
     expected = [one_process(sizes, options) for sizes in BATCHES[world] for options in CASES]
     for answers in run(joined_loss_and_gradient, world):

@@ -107,6 +107,7 @@ def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     assert before == after
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_page")
 def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path):
     plans = [Plan(method, seed, tiny(drawn, "epochs=1")) for method in ("baseline", "oe") for seed in (0, 1)]
