@@ -99,7 +99,7 @@ def test_the_quick_preset_and_settings_reach_the_runs(trainer):
 
 
 def test_compare_takes_several_strengths_as_rows(trainer, tmp_path):
-    options = ["compare", "linear", "--methods", "oe,baseline,ld-balanced", "--strengths", "0.1,1", "--seeds", 5]
+    options = ["compare", "linear", "--methods", "oe,baseline,ld-balanced", "--strengths", "0.1, 1", "--seeds", 5]
     result = call(*options, "--device", "cpu", "--out", "there")
     ((jobs, *_),) = trainer.calls
     rows = ["baseline", "oe strength=0.1", "oe strength=1", "ld-balanced"]

@@ -410,6 +410,7 @@ def compare(
             raise ValueError(f"expected two or more --methods, got {', '.join(names)}")
         if "baseline" in names:
             names = ["baseline", *(name for name in names if name != "baseline")]
+        strengths = strengths.replace(" ", "")
         variants = _variants(names, strengths, settings or [])
         rows = [variant.name for variant in variants]
         numbers = grid.seeds_from(seeds)

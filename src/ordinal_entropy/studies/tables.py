@@ -141,13 +141,15 @@ def difference_and_interval(found: Mapping[str, Any], scale: float = 1.0) -> tup
         ('-0.001', '-0.060 to +0.058')
         >>> difference_and_interval({"difference": 2.0, "ci_low": None, "ci_high": None})
         ('+2.00', '- to -')
+        >>> difference_and_interval({"difference": 2.0, "ci_low": -math.inf, "ci_high": math.inf})[0]
+        '+2.00'
     """
     numbers = [found["difference"], found["ci_low"], found["ci_high"]]
     width = (numbers[2] - numbers[1]) / (2 * scale) if None not in numbers else 0.0
-    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else math.inf
+    decimals = max(0, 1 - math.floor(math.log10(width))) if 0 < width < math.inf else math.inf
     if decimals <= _MOST_DECIMALS:
         difference, low, high = (f"{number / scale:+,.{decimals}f}" for number in numbers)
-    else:  # no width, or one far below the numbers of the table
+    else:  # no width, no end to it, or one far below the numbers of the table
         difference, low, high = (_number(number, scale, sign=True) for number in numbers)
     return difference, f"{low} to {high}"
 
