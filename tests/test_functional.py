@@ -466,6 +466,104 @@ def test_vmap_of_draws_and_strengths():
     torch.testing.assert_close(values[2], 2 * values[1])
 
 
+# --------------------------------------------------------------------------------------- scales, and what is not finite
+
+
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("options", [{}, {"grouping": "none"}, {"centers": "average-first"}], ids=str)
+def test_a_power_of_two_changes_no_bit_of_the_value(kernel, options):
+    features, targets = batch(n=80, dtype=torch.float32)
+    with kernels.use(kernel):
+        expected = ordinal_entropy(features, targets, **options)
+        for power in (-100, -40, 40, 100):
+            assert ordinal_entropy(features * 2.0**power, targets, **options) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1e-30, 1e-16, 1e14, 1e20, 1e30])
+@pytest.mark.parametrize("grouping", ["unique", "none"])
+def test_the_gradient_of_features_of_any_scale(size, dtype, grouping):
+    features, targets = batch(dtype=torch.float32)
+    features = (features * size).to(dtype)
+    gradients = []
+    for rows in (features, features.double()):
+        x = rows.detach().requires_grad_()
+        gradients.append(torch.autograd.grad(ordinal_entropy(x, targets, grouping=grouping), x)[0].double() * size)
+    tolerance = 1e-5 if dtype == torch.float32 else 4e-3
+    assert (gradients[0] - gradients[1]).norm() < tolerance * gradients[1].norm()
+
+
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("t", [1, 3])
+@pytest.mark.parametrize("size", [3e-30, 1e20, 1e38])
+@pytest.mark.parametrize("rescale", ["max", "authors", "none"])
+def test_targets_of_any_scale(kernel, t, size, rescale):
+    features, targets = batch(t=t, dtype=torch.float32)
+    targets = targets / targets.abs().max()
+    with kernels.use(kernel):
+        expected = diversity(features, targets, rescale=rescale)
+        found = diversity(features, targets * size, rescale=rescale)
+    times = size if rescale == "none" else 1.0
+    assert found.item() == pytest.approx(expected.item() * times, rel=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("grouping", ["unique", "none"])
+def test_sample_weights_of_any_size(kernel, grouping):
+    features, targets = batch(dtype=torch.float32)
+    weight = torch.arange(1.0, 15.0)
+    with kernels.use(kernel):
+        found, larger = (
+            ordinal_entropy(features, targets, grouping=grouping, sample_weight=weight * size) for size in (1e10, 1e20)
+        )
+    assert larger.item() == pytest.approx(found.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("n", [14, 100])
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"grouping": "none"},
+        {"grouping": 2.5},
+        {"distance": "cosine"},
+        {"normalize": False},
+        {"centers": "average-first", "tightness_over": "shared"},
+        {"diversity_weight": 0.0},
+        {"tightness_weight": 0.0, "max_samples": 5},
+        {"tightness_weight": 0.0, "num_pairs": 5},
+    ],
+    ids=str,
+)
+def test_a_feature_that_is_not_finite_is_not_hidden(value, n, kernel, options):
+    features, targets = batch(n=n)
+    features[3, 1] = value
+    with kernels.use(kernel):
+        assert ordinal_entropy(features, targets, **options).isnan()
+        with pytest.raises(ValueError, match="expected finite features inside the mask, got 1 rows"):
+            ordinal_entropy(features, targets, check=True, **options)
+        mask = torch.ones(n, dtype=torch.bool)
+        mask[3] = False
+        assert ordinal_entropy(features, targets, mask, check=True, **options).isfinite()
+
+
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_collinear_features_get_no_gradient(kernel, dtype):
+    generator = torch.Generator().manual_seed(0)
+    row = torch.randn(1, 7, generator=generator, dtype=dtype)
+    times = torch.randint(1, 2**20, (90, 1), generator=generator).to(dtype)
+    features = row * (times if dtype == torch.float64 else 2.0 ** times.log2().round())  # in float32 exactly
+    features.requires_grad_()
+    with kernels.use(kernel):
+        loss = diversity(features, torch.arange(90.0), grouping="none")
+    (gradient,) = torch.autograd.grad(loss, features)
+    assert loss < 1e-7
+    assert (gradient.norm(dim=1) * features.detach().norm(dim=1)).max() < 1e-9  # at most 2 / 90 were possible
+
+
 # ------------------------------------------------------------------------------------------------------- Hypothesis
 
 

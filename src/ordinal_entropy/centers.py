@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ordinal_entropy import kernels
+from ordinal_entropy.kernels.unit import unit_rows
 
 
 class Groups(NamedTuple):
@@ -79,9 +80,8 @@ def group(
     if eager and m == n and bool((there > 0).all()):
         return Groups(features, features, targets, there, None, False)
 
-    if unit:  # as kernels.unit does, one call less on the common path
-        squares = features.square().sum(-1, keepdim=True)
-        features = features * torch.where(squares > torch.finfo(squares.dtype).tiny, squares, torch.inf).rsqrt()
+    if unit:
+        features = unit_rows(features)
     share = (amount.flatten() / torch.where(total > 0, total, 1)[flat])[:, None]  # a row's part in its center
     means = features.new_zeros(g * m, features.shape[-1]).index_add(0, flat, features.flatten(0, 1) * share)
     if width == 0:  # the first row of each center has the value of all

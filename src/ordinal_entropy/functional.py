@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ordinal_entropy import distributed, kernels
 from ordinal_entropy.centers import Groups, group
-from ordinal_entropy.kernels.unit import unit_rows
+from ordinal_entropy.kernels.unit import to_one, unit_rows
 from ordinal_entropy.kernels.weights import POWERS, Function
 from ordinal_entropy.layouts import rows
 from ordinal_entropy.memory import Memory
@@ -80,11 +80,12 @@ def ordinal_entropy(
             any).
         gather: join the rows of all ranks of the default process group first; see ``ordinal_entropy.distributed``.
         memory: earlier rows as further partners, behind those of all ranks; what it remembers is not changed.
-        check: look at the values (finite targets, non-negative weights) on a GPU too; on a CPU they always are.
+        check: refuse features that are not finite, and look at targets and weights (finite, non-negative) on a GPU
+            too; on a CPU these always are looked at.
 
     Returns:
         Scalar, float32 for half-precision features. No rows, one distinct target, an all-false mask: a zero that is
-        still part of the graph.
+        still part of the graph. A feature inside the mask that is NaN or infinite: NaN.
 
     Example:
         >>> ordinal_entropy(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))  # tightness 0.4714, diversity 1.2247
@@ -182,6 +183,8 @@ def ordinal_entropy(
                     coarse=coarse,
                 )
             loss = diversity_weight * loss if isinstance(diversity_weight, Tensor) else loss
+            if drawn or num_pairs is not None:  # what is not drawn must not be hidden
+                loss = torch.where(x.detach().isfinite().all(), loss, torch.nan)
             if drawn:
                 found = None
         if pull:
@@ -195,9 +198,12 @@ def ordinal_entropy(
                 z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
                 own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
                 own = own.gather(1, found.slot[..., None].expand(g, n, d))
+                if not (cosine or normalize):  # brought near 1 before anything is squared
+                    unit = to_one(z.detach().abs().amax())
+                    z, own = z * unit, own * unit
                 squares = (z - own).square().sum(-1)  # (g, n)
                 size = z.detach().square().sum(-1)
-                apart = squares > (8 * torch.finfo(z.dtype).eps) ** 2 * size  # more than rounding
+                apart = ~(squares <= (8 * torch.finfo(z.dtype).eps) ** 2 * size)  # more than rounding, or NaN
                 if cosine:  # 1 - cos between unit rows; a half more for each zero row
                     zero = 0.5 * (size < 0.5) + 0.5 * (own.detach().square().sum(-1) < 0.5)
                     spread = torch.where(apart, squares / 2 + zero, 0)
@@ -207,6 +213,8 @@ def ordinal_entropy(
                 counts = counted.sum(1)
                 means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
                 mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
+                if not (cosine or normalize):
+                    mean = mean / unit**tightness_power
                 mean = pull_by * mean if pull_by != 1 else mean
             mean = tightness_weight * mean if isinstance(tightness_weight, Tensor) else mean
             loss = loss + mean if push else mean

@@ -45,7 +45,7 @@ def rows(
         sample_weight: non-negative, one a row, in the shapes of a mask; counts like repetition.
         stride: maps are subsampled (nearest) to ``(h // stride, w // stride)``.
         per: "batch" joins all rows of the batch into one group, "image" makes one group of each ``b``.
-        check: look at values (finite targets, weights) even where that stalls a device.
+        check: look at values (finite features, targets, weights) even where that stalls a device.
 
     Returns:
         The rows; half precision comes back as float32.
@@ -156,6 +156,10 @@ def rows(
         elif features.dtype != dtype:  # half precision
             features = features.to(dtype)
         features = features if kept is None else torch.where(kept[..., None], features, 0)
+    if check:
+        wrong = int((~features.isfinite().all(-1)).sum())
+        if wrong:
+            raise ValueError(f"expected finite features inside the mask, got {wrong} rows with NaN or infinite values")
     targets = targets if kept is None else torch.where(kept[..., None], targets, 0)
     g, n = (lead[0], lead[1:].numel()) if layout != 2 and per == "image" else (1, lead.numel())
     return Rows(

@@ -241,7 +241,7 @@ def test_times_is_a_factor():
 def test_extremes_over_all_pairs():
     _, values, amount = problem(3, 150, 1, 3)
     amount[1] = 0
-    torch.testing.assert_close(fused.extremes(values, amount), extremes_by_blocks(values, amount, 1.0))
+    torch.testing.assert_close(fused.extremes(values, amount), extremes_by_blocks(values.double(), amount, 1.0))
 
 
 # -------------------------------------------------------------------------------------------------- blocks of pairs

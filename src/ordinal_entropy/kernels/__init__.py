@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.kernels import blocked, reference, sampled
-from ordinal_entropy.kernels.unit import unit_rows
+from ordinal_entropy.kernels.unit import to_one, widest
 from ordinal_entropy.kernels.weights import POWERS, Function, checked, extremes, smallest_gap
 
 NAMES = ("auto", "reference", "blocked", "fused")
@@ -186,18 +186,47 @@ def pair_mean(
 
     points = points.unsqueeze(0) if points.dim() == 2 else points
     amount = points.new_ones(points.shape[:2]) if amount is None else amount
-    present = amount > 0
-    low, high = None, None
+    kind = weighting, distance, rescale, project
+    means, paired = group_means(points, values, amount, *kind, num_pairs=num_pairs, generator=generator, eager=eager)
+    return times * means.sum() / paired.sum().clamp_min(1)
+
+
+def group_means(
+    points: Tensor,
+    values: Tensor,
+    amount: Tensor,
+    weighting: str | Function,
+    distance: str,
+    rescale: str,
+    project: bool,
+    *,
+    num_pairs: int | None = None,
+    generator: torch.Generator | None = None,
+    eager: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The means of ``pair_mean``, one a group, by plain operations; and which groups have a pair.
+
+    Targets, amounts and points that are not projected are brought near 1 by powers of two before anything is squared,
+    so that no number is lost whatever their units.
+    """
+    low, high, factor = None, None, None
+    measure: float | Function
     if callable(weighting):
-        measure: float | Function = checked(weighting, eager)
+        measure = checked(weighting, eager)
         if rescale != "none":
             low, high = extremes(values, amount, measure)
     else:
         measure = POWERS[weighting]
+    if not callable(measure) and measure != 0:
         # only differences count: from the smallest target on they survive float32 best
-        lowest = torch.where(present[..., None], values, torch.inf).amin(1, keepdim=True)  # (g, 1, t)
-        values = torch.where(present[..., None], values - lowest, 0).to(points.dtype)
-        if rescale != "none" and measure != 0:
+        present = (amount > 0)[..., None]
+        values = values.to(widest(values.device))
+        values = torch.where(present, values - torch.where(present, values, torch.inf).amin(1, keepdim=True), 0)
+        unit = to_one(values.amax((1, 2)))  # (g,)
+        values = values * unit[:, None, None]
+        if rescale == "none":
+            factor = unit.pow(-measure)
+        else:
             gap: Tensor | None
             if values.shape[-1] > 1:
                 gap, span = extremes(values, amount, 1.0)  # (g,)
@@ -205,9 +234,16 @@ def pair_mean(
                 gap, span = smallest_gap(values, amount) if rescale == "authors" else None, values.amax((1, 2))
             span = torch.where(span > 0, span, 1)
             values = values / span[:, None, None]
-            low = None if gap is None else (gap / span).pow(measure)
+            low = None if gap is None else (gap / span).pow(measure).to(points.dtype)
+        values = values.to(points.dtype)
     if rescale == "max":
         low = None
+    if not project:
+        unit = to_one(points.detach().abs().amax((1, 2)))
+        points = points * unit[:, None, None]
+        factor = 1 / unit if factor is None else factor / unit
+    once = to_one(amount.amax(1)) / 2  # what counts once, counts so much from here on: 1 where nothing counts more
+    amount = amount * once[:, None]
 
     traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
     small = points.shape[0] * points.shape[1] ** 2 <= _REFERENCE_PAIRS
@@ -215,12 +251,15 @@ def pair_mean(
     if num_pairs is not None:
         sums = sampled.pair_sums(points, values, amount, low, measure, distance, project, num_pairs, generator)
     elif plain:
-        sums = reference.pair_sums(unit_rows(points) if project else points, values, amount, low, measure, distance)
+        sums = reference.pair_sums(points, values, amount, low, measure, distance, project)
     else:
         sums = blocked.pair_sums(points, values, amount, low, measure, distance, project)
-    copies = amount.sum(1) if copies is None else copies
-    pairs = torch.where(copies > 1, copies * (copies - 1) / 2, 0)
+    copies = amount.sum(1)
+    paired = copies > once
+    pairs = torch.where(paired, copies * (copies - once) / 2, 0)
     if high is not None:
         pairs = pairs * high
     means = torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)
-    return times * means.sum() / (copies > 1).sum().clamp_min(1)
+    if factor is not None:
+        means = (means * factor).to(points.dtype)
+    return means, paired

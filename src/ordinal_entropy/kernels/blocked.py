@@ -3,8 +3,9 @@
 The loss is a scalar, so its gradient can be finished while the distances are at hand: three matrix products a tile,
 nothing kept but one gradient in the shape of the points. The points are centered first, because the product form
 ``|x|^2 + |y|^2 - 2 x y`` of a squared distance is off by a few eps times ``|x|^2 + |y|^2``. On a CPU, float32 pairs
-with a squared distance below 2**-10 of that are done again in float64 (of a tile that has many, all), so that no
-distance is off by more than 1e-4 of itself.
+with a squared distance below 2**-10 of that, or at a distance of a few roundings of the points, are done again in
+float64 (of a tile that has many, all), so that no distance is off by more than 1e-4 of itself. Points closer than
+``unit.SAME`` of their root mean square coincide: what is left of such a distance is rounding, which has no direction.
 """
 
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import reference
 from ordinal_entropy.kernels.autograd import differentiable
-from ordinal_entropy.kernels.unit import inverse_norms, unit_rows
+from ordinal_entropy.kernels.unit import SAME, inverse_norms, unit_rows, widest
 from ordinal_entropy.kernels.weights import Function, weight_block
 
 _SIZE = {"cpu": 640}  # large enough for the matrix products, small enough for the cache (1.6 MiB of float32)
 _DEVICE_SIZE = 2048
 _CLOSE = 2.0**-10
+_ROUNDINGS = 64  # of float32, of the points as they were: closer ones differ by little else
 _CROWD = 64  # of so many pairs of a tile one is close: all are done again
 _AT_ONCE = 2**18  # numbers of the differences of close pairs
 
@@ -71,16 +73,20 @@ def sums_and_gradient(
     size = _SIZE.get(points.device.type, _DEVICE_SIZE)
     room = points.new_empty(2, min(size, m) ** 2)  # squares and weights of a tile: the same memory for all
     single = on_cpu and bool((amount == 1).all())
-    sums = points.new_zeros(g, dtype=torch.float32 if points.device.type == "mps" else torch.float64)
+    sums = points.new_zeros(g, dtype=widest(points.device))
     gradient = torch.zeros_like(points) if with_gradient else points.new_empty(0)
     for k in range(g):
         y, a = values[k], amount[k]
         inverse = inverse_norms(points[k]) if project else torch.ones_like(points[k, :, :1])  # (m, 1)
         there = inverse * (a > 0)[:, None]  # empty slots do not draw the middle to zero
         middle = (there.T @ points[k])[0] / (a > 0).sum().clamp_min(1)
+        mean_square = 1.0 if project else points[k].square().sum(1).mean()
+        least = SAME**2 * mean_square  # squared distances up to this are 0
         x = torch.addcmul(-middle, points[k], inverse)  # the (unit) rows, centered
         sizes = torch.linalg.vector_norm(x, dim=1).square()
-        close = _CLOSE * 2 * float(sizes.amax()) if refine else 0.0  # no pair is close whose squared distance is larger
+        rounded = (_ROUNDINGS * torch.finfo(x.dtype).eps) ** 2 * mean_square
+        # no pair is close whose squared distance is larger
+        close = max(_CLOSE * 2 * float(sizes.amax()), float(rounded)) if refine else 0.0
         zero = 0.5 * (inverse[:, 0] == 0)
         pulled = torch.zeros_like(sizes)
         for i, j in tiles(m, size):
@@ -99,9 +105,10 @@ def sums_and_gradient(
             if refine and distance == "l2" and float(squares.amin()) <= close:
                 maybe = squares <= close
                 if int(maybe.sum()) * _CROWD > maybe.numel():
-                    maybe &= (squares <= _CLOSE * (sizes[i, None] + sizes[j])).logical_and_(weights != 0)
+                    limit = (_CLOSE * (sizes[i, None] + sizes[j])).clamp_min_(rounded)
+                    maybe &= (squares <= limit).logical_and_(weights != 0)
                 if int(maybe.sum()) * _CROWD > maybe.numel():
-                    total, left, right = _exact_tile(points[k, i], points[k, j], weights, project, same)
+                    total, left, right = _exact_tile(points[k, i], points[k, j], weights, least, project, same)
                     sums[k] += total
                     if with_gradient:
                         gradient[k, i] += left
@@ -109,10 +116,11 @@ def sums_and_gradient(
                     continue
                 squares.clamp_min_(torch.finfo(squares.dtype).tiny)  # also of pairs without a weight
                 r, c = maybe.nonzero(as_tuple=True)
-                near = (squares[r, c] <= _CLOSE * (sizes[i][r] + sizes[j][c])) & (weights[r, c] != 0)
+                limit = (_CLOSE * (sizes[i][r] + sizes[j][c])).clamp_min_(rounded)
+                near = (squares[r, c] <= limit) & (weights[r, c] != 0)
                 r, c = r[near], c[near]
                 by_rows = (gradient[k, i], gradient[k, j]) if with_gradient else None
-                sums[k] += _exact_pairs(points[k, i], points[k, j], weights[r, c], r, c, project, same, by_rows)
+                sums[k] += _exact_pairs(points[k, i], points[k, j], weights[r, c], r, c, least, project, same, by_rows)
                 weights[r, c] = 0
             if same:
                 squares.fill_diagonal_(1)
@@ -121,9 +129,10 @@ def sums_and_gradient(
                 pulls = weights
             else:
                 if not refine:
-                    apart = squares > 4 * torch.finfo(x.dtype).eps * (sizes[i, None] + sizes[j])
-                    weights.copy_(torch.where(apart, weights, 0))
-                    squares.copy_(torch.where(apart, squares, 1))
+                    rounding = 4 * torch.finfo(x.dtype).eps * (sizes[i, None] + sizes[j])
+                    coincide = squares <= rounding.clamp_min_(least)
+                    weights.masked_fill_(coincide, 0)
+                    squares.masked_fill_(coincide, 1)
                 distances = squares.sqrt_()
                 total = torch.dot(weights.view(-1), distances.view(-1))
                 pulls = weights.div_(distances)
@@ -147,14 +156,16 @@ def sums_and_gradient(
     return sums.to(points.dtype), gradient
 
 
-def _exact_tile(x: Tensor, y: Tensor, weights: Tensor, project: bool, same: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _exact_tile(
+    x: Tensor, y: Tensor, weights: Tensor, least: float | Tensor, project: bool, same: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Sum over the pairs of rows ``x (a, d)`` and ``y (b, d)``, and its gradients there; at unit rows, if projected."""
     u, v = (unit_rows(z.double()) if project else z.double() for z in (x, y))
     shift = u.mean(0)
     u, v = u - shift, v - shift
     sizes = u.square().sum(1)[:, None] + v.square().sum(1)
     squares = torch.addmm(sizes, u, v.T, alpha=-2)
-    apart = squares > 4 * torch.finfo(u.dtype).eps * sizes
+    apart = squares > (4 * torch.finfo(u.dtype).eps * sizes).clamp_min_(least)
     distances = torch.where(apart, squares, 1).sqrt_()
     pulls = torch.where(apart, weights / distances, 0)
     total = (pulls * squares).sum()
@@ -170,6 +181,7 @@ def _exact_pairs(
     weights: Tensor,
     rows: Tensor,
     columns: Tensor,
+    least: float | Tensor,
     project: bool,
     same: bool,
     gradients: tuple[Tensor, Tensor] | None,
@@ -179,10 +191,9 @@ def _exact_pairs(
     some = max(1, _AT_ONCE // x.shape[1])
     for w, i, j in zip(weights.split(some), rows.split(some), columns.split(some), strict=True):
         u, v = (unit_rows(z.double()) if project else z.double() for z in (x[i], y[j]))
-        sizes = u.square().sum(1) + v.square().sum(1)
         apart = u.sub_(v)
         squares = apart.square().sum(1)
-        there = squares > 4 * torch.finfo(torch.float64).eps * sizes
+        there = squares > least
         pulls = torch.where(there, w / torch.where(there, squares, 1).sqrt_(), 0)
         total += torch.dot(pulls, squares)
         if gradients is not None:
@@ -193,25 +204,12 @@ def _exact_pairs(
     return total / 2 if same else total
 
 
-def _plain(
-    points: Tensor,
-    values: Tensor,
-    amount: Tensor,
-    low: Tensor | None,
-    weighting: float | Function,
-    distance: str,
-    project: bool,
-) -> Tensor:
-    rows = unit_rows(points) if project else points
-    return reference.pair_sums(rows, values, amount, low, weighting, distance)
-
-
 operator, _call = differentiable(
     "pair_sums",
     "(Tensor points, Tensor values, Tensor amount, Tensor? low, float weighting, str distance, bool project, "
     "bool with_gradient) -> (Tensor, Tensor)",
     sums_and_gradient,
-    _plain,
+    reference.pair_sums,
     tensors=4,
 )
 

@@ -3,8 +3,9 @@
 import triton
 import triton.language as tl
 
-TINY = tl.constexpr(1.1e-19)  # smallest norm of a row that is not zero, as in kernels.unit
-SAME = tl.constexpr(2.0**-60)  # squared distances below this part of the mean square are rounding
+from ordinal_entropy.kernels import unit
+
+SAME = tl.constexpr(unit.SAME**2)  # squared distances below this part of the mean square are 0
 
 
 @triton.jit
@@ -23,10 +24,14 @@ def raised(x, POWER: tl.constexpr):
 
 @triton.jit
 def inverse_of(squares, PROJECT: tl.constexpr):
-    """What a row of this squared norm is multiplied by: 1 over its norm, 0 for a zero row."""
+    """What a row of this squared norm is multiplied by: 1 over its norm, 0 for a zero row.
+
+    The squares are sums in float64, which holds the square of any float32.
+    """
+    tl.static_assert(squares.dtype == tl.float64)
     if PROJECT:
-        norms = tl.sqrt(squares)
-        return tl.where(norms <= TINY, 0.0, 1.0 / tl.where(norms <= TINY, 1.0, norms))
+        zero = squares == 0
+        return tl.where(zero, 0.0, 1.0 / tl.sqrt(tl.where(zero, 1.0, squares)))
     else:
         return squares * 0.0 + 1.0
 

@@ -112,7 +112,8 @@ def _place(
     leads = leads & present
     own = tl.cumsum(leads.to(tl.int32), 0) - 1
     number = tl.sum(leads.to(tl.int32), 0)
-    total = tl.where(present, _by_center(a, starts, own, number, leads, present), 1.0)
+    # differences of sums: beside far larger amounts a small one may be lost, but no row is more than its center
+    total = tl.where(present, tl.maximum(_by_center(a, starts, own, number, leads, present), a), 1.0)
     tl.store(slot + i, tl.where(present, own, 0).to(tl.int64), p < n)
     tl.store(share + i, a.to(tl.float32) / total.to(tl.float32), p < n)
     tl.store(used + group, number.to(tl.float32))
@@ -176,6 +177,12 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
 
 
 @triton.jit
+def _times(x, factor):
+    """Rows times a number each, in float64: one over the norm of a row may be beyond float32 where the row is not."""
+    return (x.to(tl.float64) * factor[:, None]).to(tl.float32)
+
+
+@triton.jit
 def _average(
     rows, slot, share, centers, inverse, n, d,
     FIRST: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
@@ -184,22 +191,22 @@ def _average(
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
     row = rows + (group * n + i)[:, None] * d
-    inv = tl.full([ROWS], 1.0, tl.float32)
+    inv = tl.full([ROWS], 1.0, tl.float64)
     if UNIT:
-        squares = tl.zeros([ROWS], tl.float32)
+        squares = tl.zeros([ROWS], tl.float64)
         for start in range(0, d, COLS):
             k = start + tl.arange(0, COLS)
-            x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0)
+            x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
             squares += tl.sum(x * x, 1)
         inv = inverse_of(squares, True)
     tl.store(inverse + group * n + i, inv, i < n)
     part = tl.load(share + group * n + i, i < n, 0.0)
-    factor = inv * part if FIRST else part
+    factor = inv * part if FIRST else part.to(tl.float64)
     own = centers + (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0)
-        tl.atomic_add(own + k[None, :], x * factor[:, None], (part > 0)[:, None] & (k < d)[None, :])
+        tl.atomic_add(own + k[None, :], _times(x, factor), (part > 0)[:, None] & (k < d)[None, :])
 
 
 @triton.jit
@@ -208,8 +215,8 @@ def _strength(a, far, COSINE: tl.constexpr, POWER: tl.constexpr):
     if COSINE:
         pull = a if POWER == 1 else 2.0 * far * a
     else:
-        pull = a / tl.where(far > 0, far, 1.0) if POWER == 1 else 2.0 * a
-    return tl.where(far > 0, pull, 0.0)
+        pull = a / tl.where(far == 0, 1.0, far) if POWER == 1 else 2.0 * a
+    return tl.where(far == 0, 0.0, pull)
 
 
 @triton.jit
@@ -228,34 +235,35 @@ def _tight(
     inv = tl.load(inverse + group * n + i, i < n, 0.0)
     row = rows + (group * n + i)[:, None] * d
     to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
-    x_squares = tl.zeros([ROWS], tl.float32)
-    c_squares = tl.zeros([ROWS], tl.float32)
+    x_squares = tl.zeros([ROWS], tl.float64)
+    c_squares = tl.zeros([ROWS], tl.float64)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         inside = (i < n)[:, None] & (k < d)[None, :]
-        x, c = tl.load(row + k[None, :], inside, 0.0), tl.load(centers + to + k[None, :], inside, 0.0)
+        x = tl.load(row + k[None, :], inside, 0.0).to(tl.float64)
+        c = tl.load(centers + to + k[None, :], inside, 0.0).to(tl.float64)
         x_squares += tl.sum(x * x, 1)
         c_squares += tl.sum(c * c, 1)
-    inv_center = inverse_of(c_squares, True) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float32)
-    squares = tl.zeros([ROWS], tl.float32)
-    along = tl.zeros([ROWS], tl.float32)
+    inv_center = inverse_of(c_squares, True) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float64)
+    squares = tl.zeros([ROWS], tl.float64)
+    along = tl.zeros([ROWS], tl.float64)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         inside = (i < n)[:, None] & (k < d)[None, :]
-        c = tl.load(centers + to + k[None, :], inside, 0.0) * inv_center[:, None]
-        gap = tl.load(row + k[None, :], inside, 0.0) * inv[:, None] - c
-        squares += tl.sum(gap * gap, 1)
+        c = _times(tl.load(centers + to + k[None, :], inside, 0.0), inv_center)
+        gap = _times(tl.load(row + k[None, :], inside, 0.0), inv) - c
+        squares += tl.sum(gap.to(tl.float64) * gap, 1)
         if UNIT_CENTERS:
             along += tl.sum(c * gap, 1)
     size = x_squares * inv * inv
-    apart = squares > 9.0949470e-13 * size  # more than rounding: (8 eps)^2
+    same = squares <= 9.0949470e-13 * size  # but for rounding, (8 eps)^2; False for NaN
     if COSINE:
         center_size = c_squares * inv_center * inv_center  # a half more for each that is zero
         far = squares / 2 + tl.where(size < 0.5, 0.5, 0.0) + tl.where(center_size < 0.5, 0.5, 0.0)
     else:
         far = tl.sqrt(squares)
-    far = tl.where(apart, far, 0.0)
-    counted = tl.where(apart, a, 0.0) if SHARED else a
+    far = tl.where(same, 0.0, far)
+    counted = tl.where(same, 0.0, a) if SHARED else a
     out = sums + (group * tl.num_programs(0) + block) * 2
     tl.store(out, tl.sum(counted * (far if POWER == 1 else far * far), 0))
     tl.store(out + 1, tl.sum(counted, 0))
@@ -266,9 +274,10 @@ def _tight(
         for start in range(0, d, COLS):
             k = start + tl.arange(0, COLS)
             inside = (pull != 0)[:, None] & (k < d)[None, :]
-            c = tl.load(centers + to + k[None, :], inside, 0.0) * inv_center[:, None]
-            gap = tl.load(row + k[None, :], inside, 0.0) * inv[:, None] - c
-            tl.atomic_add(pulled + to + k[None, :], (c * along[:, None] - gap) * (pull * inv_center)[:, None], inside)
+            c = _times(tl.load(centers + to + k[None, :], inside, 0.0), inv_center)
+            gap = _times(tl.load(row + k[None, :], inside, 0.0), inv) - c
+            change = (c * along[:, None] - gap) * (pull * inv_center)[:, None]
+            tl.atomic_add(pulled + to + k[None, :], change.to(tl.float32), inside)
 
 
 @triton.jit
@@ -297,8 +306,8 @@ def _means(
                 block = start + tl.arange(0, BLOCKS)
                 inside = (group < g)[:, None] & (block < blocks)[None, :]
                 part = sums + (group.to(tl.int64)[:, None] * blocks + block[None, :]) * 2
-                total += tl.load(part, inside, 0.0).to(tl.float64)
-                count += tl.load(part + 1, inside, 0.0).to(tl.float64)
+                total += tl.load(part, inside, 0.0)
+                count += tl.load(part + 1, inside, 0.0)
             counted = tl.sum(count, 1)
             counted = tl.where(counted > 0, counted, 1.0)
             pull += tl.sum(total, 1) / counted
@@ -356,21 +365,21 @@ def _back(
         for start in range(0, d, COLS):
             k = start + tl.arange(0, COLS)[None, :]
             inside = (i < n)[:, None] & (k < d)
-            z = tl.load(rows + at + k, inside, 0.0) * inv[:, None]
+            z = _times(tl.load(rows + at + k, inside, 0.0), inv)
             if FIRST:
                 along_change += tl.sum(z * _at_centers(gradient, pulled, push, pull, to + k, inside), 1)
             if pulled is not None:
-                along_gap += tl.sum(z * (z - tl.load(centers + to + k, inside, 0.0) * inv_center[:, None]), 1)
+                along_gap += tl.sum(z * (z - _times(tl.load(centers + to + k, inside, 0.0), inv_center)), 1)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)[None, :]
         inside = (i < n)[:, None] & (k < d)
-        z = tl.load(rows + at + k, inside, 0.0) * inv[:, None]
+        z = _times(tl.load(rows + at + k, inside, 0.0), inv)
         change = _at_centers(gradient, pulled, push, pull, to + k, inside)
         if FIRST:
             change = (change - z * along_change[:, None]) * inv[:, None]
         change *= part[:, None]
         if pulled is not None:
-            gap = z - tl.load(centers + to + k, inside, 0.0) * inv_center[:, None]
+            gap = z - _times(tl.load(centers + to + k, inside, 0.0), inv_center)
             change += (gap - z * along_gap[:, None]) * strength[:, None]
         tl.store(out + at + k, change, inside)
 
@@ -434,7 +443,7 @@ class _Terms(torch.autograd.Function):
         (g, n, d), device = rows.shape, rows.device
         slot, share, values, there, used = where
         unit = first or (pull is not None and pull.unit)
-        inverse, inverse_center, distance = torch.empty(3, g, n, device=device).unbind()
+        inverse, inverse_center, distance = torch.empty(3, g, n, dtype=torch.float64, device=device).unbind()
         zeros = torch.zeros(2 if pull is not None and with_gradient else 1, g, n, d, device=device)
         centers, pulled = zeros[0], zeros[1] if len(zeros) == 2 else None
         gradient = means = spread = sums = counts = close = over = None
@@ -445,7 +454,7 @@ class _Terms(torch.autograd.Function):
                 means, gradient = means_and_gradient(centers, values, there, *pairs, with_gradient)
                 spread, means = (means, None) if g == 1 else (torch.empty((), device=device), means)
             if pull is not None:
-                sums = torch.empty(g, triton.cdiv(n, _rows_and_columns(d)[0]), 2, device=device)
+                sums = torch.empty(g, triton.cdiv(n, _rows_and_columns(d)[0]), 2, dtype=torch.float64, device=device)
                 counts, close = torch.empty(g, device=device), torch.empty((), device=device)
             if means is not None or pull is not None:
                 over = torch.empty(2, device=device)

@@ -8,8 +8,22 @@ import torch
 import triton
 from torch import Tensor
 
-# Since Triton 3.3 a compiled kernel takes all arguments, constants too.
-_DIRECT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
+# The launcher of a compiled kernel is not a public name of Triton: it is called in these versions alone, in which it
+# takes all arguments, constants too. Kernels of others are launched the public way, which costs the host more.
+_FIRST, _BEYOND = (3, 3), (3, 10)
+
+
+def has_known_launcher(version: str) -> bool:
+    """Whether compiled kernels of this version of Triton may be called directly.
+
+    Example:
+        >>> has_known_launcher("3.6.0"), has_known_launcher("3.10.0"), has_known_launcher("4.0.0")
+        (True, False, False)
+    """
+    return _FIRST <= tuple(int(part) for part in version.split(".")[:2]) < _BEYOND
+
+
+_DIRECT = has_known_launcher(triton.__version__)
 
 
 def aligned(*tensors: Tensor | None) -> tuple[bool | None, ...]:

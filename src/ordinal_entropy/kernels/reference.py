@@ -2,12 +2,13 @@
 
 Plain differentiable operations: higher derivatives, ``torch.func`` and any backend of ``torch.compile`` work. In
 float64 the product form of a distance loses pairs closer than about 1e-7 of the spread of the points, which float32
-inputs can hardly hold.
+inputs can hardly hold. Points closer than ``unit.SAME`` of their root mean square coincide, as in every kernel.
 """
 
 import torch
 from torch import Tensor
 
+from ordinal_entropy.kernels.unit import SAME, unit_rows, widest
 from ordinal_entropy.kernels.weights import Function
 from ordinal_entropy.kernels.weights import distances as distances_between
 
@@ -19,16 +20,18 @@ def pair_sums(
     low: Tensor | None,
     weighting: float | Function,
     distance: str,
+    project: bool = False,
 ) -> Tensor:
     """``sum_{i<j} a_i a_j (w_ij - low) dist_ij``, one a group.
 
     Args:
-        points: ``(g, m, d)``; for "cosine" unit rows, or zero rows, at distance 1 from all.
+        points: ``(g, m, d)``.
         values: ``(g, m, t)`` targets.
         amount: ``(g, m)``, the a_i.
         low: ``(g,)`` taken off the weights, or None.
         weighting: a power of the distance between values, or a function.
-        distance: "l2" (coincident points get no gradient) or "cosine".
+        distance: "l2" (coincident points get no gradient) or "cosine" (with ``project``; zero rows are at 1 from all).
+        project: divide the points by their norms first.
 
     Returns:
         ``(g,)`` in the dtype of the points.
@@ -38,18 +41,19 @@ def pair_sums(
         >>> pair_sums(x, y, torch.ones(1, 3), None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
         tensor([12.])
     """
-    dtype = torch.float32 if points.device.type == "mps" else torch.float64
-    x = points.to(dtype)
+    dtype = widest(points.device)
+    x = unit_rows(points.to(dtype)) if project else points.to(dtype)
+    zero = 0.5 * (x.detach().square().sum(-1) < 0.5)
+    mean_square = x.detach().square().sum(-1).mean(1)[:, None, None]  # (g, 1, 1)
     x = x - x.mean(1, keepdim=True)  # (g, m, d)
     sizes = x.square().sum(-1)
     sizes = sizes[:, :, None] + sizes[:, None]  # (g, m, m), |x_i|^2 + |x_j|^2
     squares = sizes - 2 * x @ x.mT
     if distance == "cosine":
-        zero = 0.5 * (points.detach().square().sum(-1) < 0.5)  # 1 - cos = |x_i - x_j|^2 / 2 between unit rows
-        distances = squares / 2 + zero[:, :, None] + zero[:, None]
+        distances = squares / 2 + zero[:, :, None] + zero[:, None]  # 1 - cos = |x_i - x_j|^2 / 2 between unit rows
     else:
-        apart = squares > 4 * torch.finfo(dtype).eps * sizes
-        distances = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
+        same = squares <= torch.maximum(4 * torch.finfo(dtype).eps * sizes, SAME**2 * mean_square)  # False for NaN
+        distances = torch.where(same, 0, torch.where(same, 1, squares).sqrt())
     if callable(weighting):
         weights = torch.stack([(weighting(v, v) + weighting(v, v).mT) / 2 for v in values])
     elif values.shape[-1] == 1:

@@ -7,7 +7,7 @@ proportion to the rest; what that favours is weighted back. Cost and memory grow
 import torch
 from torch import Tensor
 
-from ordinal_entropy.kernels.unit import unit_rows
+from ordinal_entropy.kernels.unit import SAME, unit_rows, widest
 from ordinal_entropy.kernels.weights import Function, weight_block
 
 _CHUNK = 32  # a function of (a, t) and (b, t) targets is asked for a diagonal, this many pairs at a time
@@ -35,7 +35,7 @@ def pair_sums(
         tensor([6.])
     """
     g, m, d = points.shape
-    dtype = torch.float32 if points.device.type == "mps" else torch.float64
+    dtype = widest(points.device)
     copies = amount.to(dtype)
     end = copies.cumsum(1)  # (g, m), point i owns the interval [end - copies, end)
     total = end[:, -1:]
@@ -52,7 +52,9 @@ def pair_sums(
     x, y = (flat.index_select(0, (first + at).flatten()).view(g, num_pairs, d) for at in (i, j))
     if project and few:
         x, y = unit_rows(x), unit_rows(y)
-    distances: Tensor = torch.linalg.vector_norm(x - y, dim=-1)  # no gradient where it is 0
+    distances: Tensor = torch.linalg.vector_norm(x - y, dim=-1)
+    size = 1.0 if project else points.detach().square().sum(-1).mean(1, keepdim=True).sqrt()
+    distances = torch.where(distances <= SAME * size, 0, distances)  # they coincide: no gradient
     if distance == "cosine":
         zero_x, zero_y = (0.5 * (z.detach().square().sum(-1) < 0.5) for z in (x, y))
         distances = distances.square() / 2 + zero_x + zero_y

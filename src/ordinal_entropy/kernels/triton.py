@@ -27,13 +27,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import MOST_GROUPS, few, reference
+from ordinal_entropy.kernels import MOST_GROUPS, few, group_means, use
 from ordinal_entropy.kernels.autograd import differentiable
 from ordinal_entropy.kernels.elements import SAME, amounts_of, inverse_of, over_pairs, raised
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
-from ordinal_entropy.kernels.unit import unit_rows
-from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
-from ordinal_entropy.kernels.weights import smallest_gap
+from ordinal_entropy.kernels.weights import POWERS, smallest_gap
 
 SCRATCH = 2**25  # bytes for the pulls of one block of pairs
 # Columns of a block of pairs: tensor cores round their sums down, so that of longer ones the gradient would be off by
@@ -65,7 +63,7 @@ _LOWEST = tl.constexpr(8)  # and on: the smallest target, one for each dimension
 _SIZE = tl.constexpr(0)  # of a row: |x|^2 in squared spreads
 _LENGTH = tl.constexpr(1)
 _AMOUNT = tl.constexpr(2)
-_INVERSE = tl.constexpr(3)  # of its norm
+_NONZERO = tl.constexpr(3)  # whether it has a direction
 _VALUE = tl.constexpr(4)  # and on: its target, in parts of the extent
 
 
@@ -164,7 +162,7 @@ def _summarise(
             squares += tl.load(part + 2, b < parts, 0.0)
             last = tl.maximum(last, tl.load(part + 3, b < parts, 0.0))
             largest = tl.maximum(largest, tl.load(part + 4, b < parts, 0.0))
-        extent = 0.0 * present
+        extent = 0.0 * present  # no two targets are farther apart
         for c in tl.static_range(T):
             low = tl.full([PARTS], float("inf"), tl.float64)
             high = tl.full([PARTS], float("-inf"), tl.float64)
@@ -175,9 +173,8 @@ def _summarise(
                 high = tl.maximum(high, tl.load(part + 1, b < parts, float("-inf")))
             lowest = tl.min(low, 0)
             reach = tl.max(high, 0) - lowest
-            extent += reach * reach
+            extent = tl.maximum(extent, reach * (1.0 * T) ** 0.5)
             tl.store(fact + _LOWEST + c, lowest)
-        extent = tl.sqrt(extent)
         extent = tl.where((extent > 0) & (extent < float("inf")), extent, 1.0)
         factor = 1.0 + 0.0 * extent
         below = 0.0 * extent
@@ -255,7 +252,7 @@ def _split(
         tl.store(know + rows * _SIZE, squares * share * share)
         tl.store(know + rows * _LENGTH, length.to(tl.float32))
         tl.store(know + rows * _AMOUNT, (a / tl.load(fact + _LARGEST)).to(tl.float32))
-        tl.store(know + rows * _INVERSE, inv.to(tl.float32))
+        tl.store(know + rows * _NONZERO, tl.where(inv == 0, 0.0, 1.0))
         extent = tl.load(fact + _EXTENT)
         for c in tl.static_range(T):
             y = tl.load(values + (group * m + i) * T + c, present, 0.0).to(tl.float64)
@@ -319,7 +316,10 @@ def _pairs(
     POWER: tl.constexpr, COSINE: tl.constexpr, PARTS: tl.constexpr, GRADIENT: tl.constexpr, T: tl.constexpr,
     TILE: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """One tile of pairs: the sum of weight times distance, and how hard each pair is pulled, into the scratch."""
+    """One tile of pairs: the sum of weight times distance, and how hard each pair is pulled, into the scratch.
+
+    Distances are in spreads, those of the cosine in ones.
+    """
     up, left = tl.program_id(0) // across, tl.program_id(0) % across
     local = tl.program_id(1).to(tl.int64)
     group = group0 + local
@@ -350,16 +350,17 @@ def _pairs(
     sizes = tl.load(know + rows * _SIZE + i)[:, None] + tl.load(know + rows * _SIZE + j)[None, :]
     squares = sizes - products * (2.0 / (_NORM * _NORM)) * length_i * length_j
     weights = _weights(know, i, j, rows, tl.load(fact + _LOW).to(tl.float32), POWER, T)
-    spread = tl.load(fact + _SPREAD).to(tl.float32)
     if COSINE:
-        zero_i = tl.where(tl.load(know + rows * _INVERSE + i) == 0, 0.5, 0.0)
-        zero_j = tl.where(tl.load(know + rows * _INVERSE + j) == 0, 0.5, 0.0)
+        spread = tl.load(fact + _SPREAD).to(tl.float32)
+        zero_i = tl.where(tl.load(know + rows * _NONZERO + i) == 0, 0.5, 0.0)
+        zero_j = tl.where(tl.load(know + rows * _NONZERO + j) == 0, 0.5, 0.0)
         distances = squares * (0.5 * spread * spread) + zero_i[:, None] + zero_j[None, :]
         pull = weights
     else:
         close = (length_i * length_i + length_j * length_j) * _CLOSE
-        same = sizes <= tl.load(fact + _MEAN_SQUARE).to(tl.float32) * SAME / (spread * spread)
-        weights = tl.where(same, 0.0, weights)
+        spread = tl.load(fact + _SPREAD)
+        same = (tl.load(fact + _MEAN_SQUARE) * SAME / (spread * spread)).to(tl.float32)
+        weights = tl.where(sizes <= same, 0.0, weights)
         near = (squares <= close) & (weights != 0)
         number = tl.sum(tl.where(near, 1.0, 0.0))
         if bits is None:
@@ -372,18 +373,17 @@ def _pairs(
         weights = tl.where(crowded, 0.0, tl.where(near, 0.0, weights))
         squares = tl.maximum(squares, close)
         inverse = tl.rsqrt(squares)
-        distances = squares * inverse * spread
+        distances = squares * inverse  # in spreads, as all here
         pull = weights * inverse
     below_diagonal = row0 + up * TILE != col0 + left * TILE  # its pairs (j, i) are not visited
     tl.store(tile, tl.sum(weights * distances) * tl.where(below_diagonal, 2.0, 1.0))
     if GRADIENT:
         row, col = up * TILE + tl.arange(0, TILE), left * TILE + tl.arange(0, TILE)
-        unit = 1.0 if COSINE else 1.0 / spread
         mine = pulls + local * (side // TILE) * side
-        tl.store(mine + left * side + row, tl.sum(pull, 1) * unit)
+        tl.store(mine + left * side + row, tl.sum(pull, 1))
         turned = tl.where(row0 == col0, 0, tl.num_programs(1).to(tl.int64) * (side // TILE) * side)
         if below_diagonal:
-            tl.store(mine + turned + up * side + col, tl.sum(pull, 0) * unit)
+            tl.store(mine + turned + up * side + col, tl.sum(pull, 0))
         pull *= length_i * length_j * scale
         high = pull.to(tl.float16)
         low = (pull - high.to(tl.float32)).to(tl.float16)
@@ -645,6 +645,7 @@ def _finish(
             there = (k < used * tiles) & (k % tiles < used) & (k // tiles <= k % tiles)
             total += tl.load(know + (5 + T) * rows + k, there, 0.0).to(tl.float64)
         if CLOSE:
+            total *= tl.load(fact + _SPREAD)
             for start in range(0, rows // BLOCK, 4096):
                 k = start + tl.arange(0, 4096)
                 total += tl.load(inverse + rows + k, k < rows // BLOCK, 0.0)
@@ -653,6 +654,8 @@ def _finish(
         i = block * ROWS + tl.arange(0, ROWS)
         present = (i < m) & (tl.load(know + rows * _AMOUNT + i) != 0)
         strength = tl.load(know + (4 + T) * rows + i, present, 0.0).to(tl.float64)[:, None]
+        if CLOSE:
+            strength /= tl.load(fact + _SPREAD)
         inv = tl.load(inverse + i)[:, None]
         row = (group * m + i)[:, None] * d
         along = tl.zeros([ROWS], tl.float64)
@@ -686,17 +689,17 @@ def _extremes(values, amount, smallest, largest, m, T: tl.constexpr, TILE: tl.co
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * TILE + tl.arange(0, TILE)
     a = tl.load(amount + group * m + i, i < m, 0.0)
-    low = tl.full([TILE, TILE], float("inf"), tl.float32)
-    high = tl.full([TILE, TILE], float("-inf"), tl.float32)
+    low = tl.full([TILE, TILE], float("inf"), tl.float64)
+    high = tl.full([TILE, TILE], float("-inf"), tl.float64)
     for start in range(0, m, TILE):
         j = start + tl.arange(0, TILE)
         pair = (a > 0)[:, None] & (tl.load(amount + group * m + j, j < m, 0.0) > 0)[None, :]
         pair = pair & ((i[:, None] != j[None, :]) | (a > 1)[:, None])  # with itself only where it has copies
-        squares = tl.zeros([TILE, TILE], tl.float32)
+        squares = tl.zeros([TILE, TILE], tl.float64)  # of any float32
         for c in tl.static_range(T):
-            y_i = tl.load(values + (group * m + i) * T + c, i < m, 0.0)
-            y_j = tl.load(values + (group * m + j) * T + c, j < m, 0.0)
-            gap = (y_i[:, None] - y_j[None, :]).to(tl.float32)
+            y_i = tl.load(values + (group * m + i) * T + c, i < m, 0.0).to(tl.float64)
+            y_j = tl.load(values + (group * m + j) * T + c, j < m, 0.0).to(tl.float64)
+            gap = y_i[:, None] - y_j[None, :]
             squares += gap * gap
         low = tl.where(pair, tl.minimum(low, squares), low)
         high = tl.where(pair, tl.maximum(high, squares), high)
@@ -712,7 +715,7 @@ def extremes(values: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
     """Smallest and largest distance ``(g,)`` between present values ``(g, m, t)``; no pair: 0 and 0."""
     g, m, t = values.shape
     blocks = _ceil(m, 64) // 64
-    low, high = torch.empty(2, g, blocks, device=values.device).unbind()
+    low, high = torch.empty(2, g, blocks, dtype=torch.float64, device=values.device).unbind()
     _extremes[(blocks, g)](values, amount, low, high, m, T=t, TILE=64)
     low, high = low.amin(1), high.amax(1)
     none = low.isinf()
@@ -950,15 +953,11 @@ def _plain(
     coarse: bool,
 ) -> Tensor:
     """The same means by plain operations."""
-    points = points if points.dim() == 3 else points[None]
+    points = points.float() if points.dim() == 3 else points.float()[None]
     amount = points.new_ones(points.shape[:2]) if amount is None else amount
-    low, high = extremes_by_blocks(values, amount, power)
-    rows = unit_rows(points.float()) if project else points.float()
-    if power == 0 or rescale == "none":
-        low, high = torch.zeros_like(low), torch.ones_like(high)
-    sums = reference.pair_sums(rows, values, amount, low if rescale == "authors" else None, power, distance)
-    pairs = amount.sum(1) * (amount.sum(1) - 1) / 2 * torch.where(high > 0, high, 1)
-    return times * torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0).float()
+    weighting = next(name for name, value in POWERS.items() if value == power)
+    with use("reference"):
+        return times * group_means(points, values, amount, weighting, distance, rescale, project)[0]
 
 
 operator, pair_means = differentiable(

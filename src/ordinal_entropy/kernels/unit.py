@@ -1,23 +1,60 @@
-"""Rows on the unit sphere."""
+"""Rows on the unit sphere, of any scale: numbers are brought near 1 by a power of two before they are squared."""
 
 import math
 
 import torch
 from torch import Tensor
 
+# Points closer than this part of their root mean square coincide: at distance 0, without a gradient. It is far above
+# the rounding of float64, which would decide on the direction between them, and far below that of float32.
+SAME = 2.0**-30
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """The most precise type of a device: float64, which Apple's GPUs lack."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def to_one(largest: Tensor) -> Tensor:
+    """Powers of two that bring numbers to between 2 and 4; NaN for what is not finite.
+
+    Args:
+        largest: at least 0. Below the smallest normal number, and for 0, the power is the largest that there is.
+
+    Example:
+        >>> to_one(torch.tensor([1.0, 3e38, 1e-38, 0.0]))
+        tensor([2.0000e+00, 1.1755e-38, 1.7014e+38, 1.7014e+38])
+    """
+    normal = largest.clamp_min(torch.finfo(largest.dtype).tiny)
+    return 4 * torch.frexp(normal).mantissa / normal
+
+
+def _scaled(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows ``(..., n, d)`` times powers of two, these powers, and one over the norms of the scaled rows, or 0."""
+    scale = to_one(torch.linalg.vector_norm(rows.detach(), math.inf, -1, keepdim=True))
+    rows = rows * scale
+    squares = rows.square().sum(-1, keepdim=True)  # unlike a norm, with derivatives at zero
+    return rows, scale, torch.where(squares == 0, math.inf, squares).rsqrt()
+
 
 def inverse_norms(rows: Tensor) -> Tensor:
-    """``1 / |row|`` as ``(..., n, 1)`` for rows ``(..., n, d)``; 0, without any derivative, for a zero row."""
-    squares = rows.square().sum(-1, keepdim=True)  # unlike a norm, with derivatives at zero
-    return torch.where(squares > torch.finfo(rows.dtype).tiny, squares, math.inf).rsqrt()
+    """``1 / |row|`` as ``(..., n, 1)`` for rows ``(..., n, d)``; 0 for a zero row.
+
+    Norms below the smallest normal number of the type have the largest number instead.
+    """
+    _, scale, inverse = _scaled(rows)
+    return (scale * inverse).clamp_max(torch.finfo(rows.dtype).max)
 
 
 def unit_rows(rows: Tensor) -> Tensor:
-    """Rows ``(..., n, d)`` divided by their norms; a zero row stays zero and gets no gradient.
+    """Rows ``(..., n, d)`` divided by their norms, of any size; a zero row stays zero and gets no gradient.
 
     Example:
-        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000],
+                [0.6000, 0.8000],
+                [0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
-    return rows * inverse_norms(rows)
+    scaled, _, inverse = _scaled(rows)
+    return scaled * inverse
