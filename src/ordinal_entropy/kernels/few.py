@@ -114,7 +114,7 @@ def _rows_with_all(
             size_i += tl.sum(x * x, 1)
             size_j += tl.sum(y * y, 0)
             products = tl.dot(x, y, products, out_dtype=tl.float64)
-        weights = a_i[:, None] * a_j[None, :]
+        weights = a_i[:, None] * a_j[None, :] * factor  # the mean, not the sum: what is stored on the way is float32
         if POWER != 0.0:
             between = _target_squares(values, group, m, i, j, there_i, there_j, T)
             weights *= (raised(tl.sqrt(between), POWER) - low) / high
@@ -146,7 +146,7 @@ def _rows_with_all(
                     change += tl.load(out + k[None, :], inside, 0.0).to(tl.float64)
                 tl.store(out + k[None, :], change.to(tl.float32), inside)
             tl.debug_barrier()  # the gradient is read by other threads than wrote it
-    tl.store(sums + group * tl.num_programs(0) + block, total * factor / 2)
+    tl.store(sums + group * tl.num_programs(0) + block, total / 2)
 
     if GRADIENT:
         along = tl.zeros([ROWS], tl.float64)
@@ -164,7 +164,7 @@ def _rows_with_all(
             if PROJECT:
                 z = tl.load(points + i[:, None] * D + k[None, :], inside, 0.0).to(tl.float64) * inv_i[:, None]
                 change -= along[:, None] * z
-            change = (change * (inv_i * factor)[:, None]).to(tl.float32)
+            change = (change * inv_i[:, None]).to(tl.float32)
             tl.store(out + k[None, :], tl.where(inside, change, 0.0), (i < m)[:, None] & (k < D)[None, :])
 
 

@@ -115,7 +115,7 @@ def _place(
     # differences of sums: beside far larger amounts a small one may be lost, but no row is more than its center
     total = tl.where(present, tl.maximum(_by_center(a, starts, own, number, leads, present), a), 1.0)
     tl.store(slot + i, tl.where(present, own, 0).to(tl.int64), p < n)
-    tl.store(share + i, a.to(tl.float32) / total.to(tl.float32), p < n)
+    tl.store(share + i, (a / total).to(tl.float32), p < n)  # in float32 a division is not exact: 1 must be 1
     tl.store(used + group, number.to(tl.float32))
     empty = (p >= number) & (p < n)
     tl.store(there + own, 1.0, leads)
@@ -221,13 +221,14 @@ def _strength(a, far, COSINE: tl.constexpr, POWER: tl.constexpr):
 
 @triton.jit
 def _tight(
-    rows, centers, slot, amount, inverse, inverse_center, distance, pulled, sums, n, d,
+    rows, centers, slot, amount, share, inverse, inverse_center, distance, pulled, sums, n, d,
     UNIT_CENTERS: tl.constexpr, COSINE: tl.constexpr, SHARED: tl.constexpr, POWER: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Distances of the rows from their centers, their sum and how many they are, block by block.
 
-    How the rows pull at their centers is added up: the gradient of the centers but for a factor that is the group's.
+    How the rows pull at their centers is added up, each by its share: the gradient of the centers but for a factor that
+    is the group's, and how many times a center counts, so that no amount can overflow.
     """
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
@@ -270,7 +271,7 @@ def _tight(
     if pulled is not None:
         tl.store(distance + group * n + i, far, i < n)
         tl.store(inverse_center + group * n + i, inv_center, i < n)
-        pull = _strength(a, far, COSINE, POWER)
+        pull = _strength(tl.load(share + group * n + i, i < n, 0.0), far, COSINE, POWER)
         for start in range(0, d, COLS):
             k = start + tl.arange(0, COLS)
             inside = (pull != 0)[:, None] & (k < d)[None, :]
@@ -328,7 +329,7 @@ def _at_centers(gradient, pulled, push, pull, to, inside):
     if gradient is not None:
         change += tl.load(gradient + to, inside, 0.0) * push
     if pulled is not None:
-        change += tl.load(pulled + to, inside, 0.0) * pull
+        change += tl.load(pulled + to, inside, 0.0) * pull[:, None]
     return change
 
 
@@ -347,7 +348,7 @@ def _back(
     part = tl.load(share + group * n + i, i < n, 0.0)
     inv = tl.load(inverse + group * n + i, i < n, 0.0)
     push = 1.0
-    pull = 0.0
+    at_center = part * 0.0
     strength = inv * 0.0
     inv_center = inv * 0.0
     if by_spread is not None:
@@ -355,9 +356,10 @@ def _back(
         if over is not None:
             push *= tl.load(over)
     if pulled is not None:
-        pull += tl.load(by_close) * tl.load(over + 1) * tl.load(counts + group)
+        pull = tl.load(by_close) * tl.load(over + 1) * tl.load(counts + group)
         a, far = tl.load(amount + group * n + i, i < n, 0.0), tl.load(distance + group * n + i, i < n, 0.0)
-        strength += pull * _strength(a, far, COSINE, POWER) * inv
+        strength += _strength(pull * a, far, COSINE, POWER) * inv
+        at_center += pull * tl.where(part > 0, a / tl.where(part > 0, part, 1.0), 0.0)
         inv_center += tl.load(inverse_center + group * n + i, i < n, 0.0)
     along_change = tl.zeros([ROWS], tl.float32)
     along_gap = tl.zeros([ROWS], tl.float32)
@@ -367,14 +369,14 @@ def _back(
             inside = (i < n)[:, None] & (k < d)
             z = _times(tl.load(rows + at + k, inside, 0.0), inv)
             if FIRST:
-                along_change += tl.sum(z * _at_centers(gradient, pulled, push, pull, to + k, inside), 1)
+                along_change += tl.sum(z * _at_centers(gradient, pulled, push, at_center, to + k, inside), 1)
             if pulled is not None:
                 along_gap += tl.sum(z * (z - _times(tl.load(centers + to + k, inside, 0.0), inv_center)), 1)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)[None, :]
         inside = (i < n)[:, None] & (k < d)
         z = _times(tl.load(rows + at + k, inside, 0.0), inv)
-        change = _at_centers(gradient, pulled, push, pull, to + k, inside)
+        change = _at_centers(gradient, pulled, push, at_center, to + k, inside)
         if FIRST:
             change = (change - z * along_change[:, None]) * inv[:, None]
         change *= part[:, None]
@@ -404,15 +406,15 @@ def _averaging(g: int, n: int, d: int, first: bool, unit: bool, compiled_for: tu
 
 @functools.lru_cache(maxsize=256)
 def _finishing(g: int, n: int, d: int, pull: Pull | None, compiled_for: tuple[object, ...]) -> Program:
-    tensors = list(map(At, range(16)))
+    tensors = list(map(At, range(17)))
     some, cols = _rows_and_columns(d)
     blocks = triton.cdiv(n, some)
     wide = min(256, triton.next_power_of_2(blocks))
     many = min(2048 // wide, triton.next_power_of_2(g))
-    launches = [Launch(_means, (1, 1, 1), (*tensors[8:], g, blocks, many, wide))]
+    launches = [Launch(_means, (1, 1, 1), (*tensors[9:], g, blocks, many, wide))]
     if pull is not None:
         options = pull.unit_centers, pull.cosine, pull.shared, pull.power, some, cols
-        launches.insert(0, Launch(_tight, (blocks, g, 1), (*tensors[:9], n, d, *options)))
+        launches.insert(0, Launch(_tight, (blocks, g, 1), (*tensors[:10], n, d, *options)))
     return Program(launches)
 
 
@@ -461,8 +463,8 @@ class _Terms(torch.autograd.Function):
                 fixed, times = (None, 1.0) if pull is None else (pull._replace(times=1.0), pull.times)
                 program = _finishing(g, n, d, fixed, (device, *aligned(rows, amount, pulled, means, spread)))
                 program(
-                    device, rows, centers, slot, amount, inverse, inverse_center, distance, pulled, sums, counts, means,
-                    used, spread, close, over, times,
+                    device, rows, centers, slot, amount, share, inverse, inverse_center, distance, pulled, sums, counts,
+                    means, used, spread, close, over, times,
                 )  # fmt: skip
         ctx.set_materialize_grads(False)
         ctx.first, ctx.unit, ctx.pull = first, unit, None if pull is None else pull._replace(times=1.0)
