@@ -532,6 +532,7 @@ def test_sample_weights_of_any_size(kernel, grouping):
         {"normalize": False},
         {"centers": "average-first", "tightness_over": "shared"},
         {"diversity_weight": 0.0},
+        {"diversity_weight": 0.0, "grouping": "none"},
         {"tightness_weight": 0.0, "max_samples": 5},
         {"tightness_weight": 0.0, "num_pairs": 5},
     ],

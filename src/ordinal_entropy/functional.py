@@ -138,12 +138,15 @@ def ordinal_entropy(
         if pull:
             shared = tightness_over == "shared"
             distances = kernels.Pull(cosine or normalize, project, cosine, shared, tightness_power, pull_by)
-    found = None
+    found, unit = None, None
+    if not (normalize or cosine):  # brought near 1 before anything is squared
+        unit = to_one(x.detach().abs().amax())
+        x = x * unit
     kind = x.device.type
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         if push:
             unchanged = amount is None and features.dim() == 2 and features.dtype is x.dtype
-            as_they_came = unchanged and memory is None and not gather  # a view less for the gradient to go through
+            as_they_came = unchanged and memory is None and not gather and unit is None  # a view less for the gradient to go through
             points, values, copies = features if as_they_came else x, y, amount
             if max_samples is not None and drawn:
                 chance = torch.rand(g, n, device=x.device, generator=generator)
@@ -183,6 +186,7 @@ def ordinal_entropy(
                     coarse=coarse,
                 )
             loss = diversity_weight * loss if isinstance(diversity_weight, Tensor) else loss
+            loss = loss if unit is None else loss / unit
             if drawn or num_pairs is not None:  # what is not drawn must not be hidden
                 loss = torch.where(x.detach().isfinite().all(), loss, torch.nan)
             if drawn:
@@ -191,16 +195,13 @@ def ordinal_entropy(
             if amount is not None and grouping != "none" and found is None:
                 found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager, pull=distances)
             if amount is None or found is None or found.slot is None:  # each row is its own center
-                return loss if push else x[:, :0].sum()
+                return loss if push else torch.where(x.detach().isfinite().all(), x[:, :0].sum(), torch.nan)
             if found.tightness is not None:
                 mean = found.tightness
             else:
                 z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
                 own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
                 own = own.gather(1, found.slot[..., None].expand(g, n, d))
-                if not (cosine or normalize):  # brought near 1 before anything is squared
-                    unit = to_one(z.detach().abs().amax())
-                    z, own = z * unit, own * unit
                 squares = (z - own).square().sum(-1)  # (g, n)
                 size = z.detach().square().sum(-1)
                 apart = ~(squares <= (8 * torch.finfo(z.dtype).eps) ** 2 * size)  # more than rounding, or NaN
@@ -213,9 +214,8 @@ def ordinal_entropy(
                 counts = counted.sum(1)
                 means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
                 mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
-                if not (cosine or normalize):
-                    mean = mean / unit**tightness_power
                 mean = pull_by * mean if pull_by != 1 else mean
+            mean = mean if unit is None else mean / unit**tightness_power
             mean = tightness_weight * mean if isinstance(tightness_weight, Tensor) else mean
             loss = loss + mean if push else mean
     return loss

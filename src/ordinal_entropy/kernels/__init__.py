@@ -206,8 +206,8 @@ def group_means(
 ) -> tuple[Tensor, Tensor]:
     """The means of ``pair_mean``, one a group, by plain operations; and which groups have a pair.
 
-    Targets, amounts and points that are not projected are brought near 1 by powers of two before anything is squared,
-    so that no number is lost whatever their units.
+    Targets and amounts are brought near 1 by powers of two before anything is squared, so that no number is lost
+    whatever their units. Points that are not projected should come so.
     """
     low, high, factor = None, None, None
     measure: float | Function
@@ -238,10 +238,6 @@ def group_means(
         values = values.to(points.dtype)
     if rescale == "max":
         low = None
-    if not project:
-        unit = to_one(points.detach().abs().amax((1, 2)))
-        points = points * unit[:, None, None]
-        factor = 1 / unit if factor is None else factor / unit
     once = to_one(amount.amax(1)) / 2  # what counts once, counts so much from here on: 1 where nothing counts more
     amount = amount * once[:, None]
 

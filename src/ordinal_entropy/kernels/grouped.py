@@ -178,8 +178,10 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
 
 @triton.jit
 def _times(x, factor):
-    """Rows times a number each, in float64: one over the norm of a row may be beyond float32 where the row is not."""
-    return (x.to(tl.float64) * factor[:, None]).to(tl.float32)
+    """Rows times a float64 number each, which may be beyond float32: first times a power of two, then times the rest."""
+    power = (factor.to(tl.int64, bitcast=True) & 0x7FF0000000000000).to(tl.float64, bitcast=True)
+    power = tl.minimum(tl.maximum(power, 1.1754943508222875e-38), 8.507059173023462e37)  # 2^-126 to 2^126
+    return x * power.to(tl.float32)[:, None] * (factor / power).to(tl.float32)[:, None]
 
 
 @triton.jit
@@ -236,31 +238,30 @@ def _tight(
     inv = tl.load(inverse + group * n + i, i < n, 0.0)
     row = rows + (group * n + i)[:, None] * d
     to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
-    x_squares = tl.zeros([ROWS], tl.float64)
-    c_squares = tl.zeros([ROWS], tl.float64)
-    for start in range(0, d, COLS):
-        k = start + tl.arange(0, COLS)
-        inside = (i < n)[:, None] & (k < d)[None, :]
-        x = tl.load(row + k[None, :], inside, 0.0).to(tl.float64)
-        c = tl.load(centers + to + k[None, :], inside, 0.0).to(tl.float64)
-        x_squares += tl.sum(x * x, 1)
-        c_squares += tl.sum(c * c, 1)
-    inv_center = inverse_of(c_squares, True) if UNIT_CENTERS else tl.full([ROWS], 1.0, tl.float64)
-    squares = tl.zeros([ROWS], tl.float64)
-    along = tl.zeros([ROWS], tl.float64)
+    inv_center = tl.full([ROWS], 1.0, tl.float64)
+    if UNIT_CENTERS:
+        c_squares = tl.zeros([ROWS], tl.float64)
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            c = tl.load(centers + to + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
+            c_squares += tl.sum(c * c, 1)
+        inv_center = inverse_of(c_squares, True)
+    size = tl.zeros([ROWS], tl.float32)
+    squares = tl.zeros([ROWS], tl.float32)
+    along = tl.zeros([ROWS], tl.float32)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         inside = (i < n)[:, None] & (k < d)[None, :]
         c = _times(tl.load(centers + to + k[None, :], inside, 0.0), inv_center)
-        gap = _times(tl.load(row + k[None, :], inside, 0.0), inv) - c
-        squares += tl.sum(gap.to(tl.float64) * gap, 1)
+        z = _times(tl.load(row + k[None, :], inside, 0.0), inv)
+        gap = z - c
+        size += tl.sum(z * z, 1)
+        squares += tl.sum(gap * gap, 1)
         if UNIT_CENTERS:
             along += tl.sum(c * gap, 1)
-    size = x_squares * inv * inv
     same = squares <= 9.0949470e-13 * size  # but for rounding, (8 eps)^2; False for NaN
-    if COSINE:
-        center_size = c_squares * inv_center * inv_center  # a half more for each that is zero
-        far = squares / 2 + tl.where(size < 0.5, 0.5, 0.0) + tl.where(center_size < 0.5, 0.5, 0.0)
+    if COSINE:  # a half more for each that is zero
+        far = squares / 2 + tl.where(size < 0.5, 0.5, 0.0) + tl.where(inv_center == 0, 0.5, 0.0)
     else:
         far = tl.sqrt(squares)
     far = tl.where(same, 0.0, far)
@@ -277,8 +278,8 @@ def _tight(
             inside = (pull != 0)[:, None] & (k < d)[None, :]
             c = _times(tl.load(centers + to + k[None, :], inside, 0.0), inv_center)
             gap = _times(tl.load(row + k[None, :], inside, 0.0), inv) - c
-            change = (c * along[:, None] - gap) * (pull * inv_center)[:, None]
-            tl.atomic_add(pulled + to + k[None, :], change.to(tl.float32), inside)
+            change = _times(c * along[:, None] - gap, pull * inv_center)
+            tl.atomic_add(pulled + to + k[None, :], change, inside)
 
 
 @triton.jit
@@ -378,11 +379,11 @@ def _back(
         z = _times(tl.load(rows + at + k, inside, 0.0), inv)
         change = _at_centers(gradient, pulled, push, at_center, to + k, inside)
         if FIRST:
-            change = (change - z * along_change[:, None]) * inv[:, None]
+            change = _times(change - z * along_change[:, None], inv)
         change *= part[:, None]
         if pulled is not None:
             gap = z - _times(tl.load(centers + to + k, inside, 0.0), inv_center)
-            change += (gap - z * along_gap[:, None]) * strength[:, None]
+            change += _times(gap - z * along_gap[:, None], strength)
         tl.store(out + at + k, change, inside)
 
 
@@ -445,7 +446,8 @@ class _Terms(torch.autograd.Function):
         (g, n, d), device = rows.shape, rows.device
         slot, share, values, there, used = where
         unit = first or (pull is not None and pull.unit)
-        inverse, inverse_center, distance = torch.empty(3, g, n, dtype=torch.float64, device=device).unbind()
+        inverse, inverse_center = torch.empty(2, g, n, dtype=torch.float64, device=device).unbind()
+        distance = torch.empty(g, n, device=device)
         zeros = torch.zeros(2 if pull is not None and with_gradient else 1, g, n, d, device=device)
         centers, pulled = zeros[0], zeros[1] if len(zeros) == 2 else None
         gradient = means = spread = sums = counts = close = over = None
@@ -513,7 +515,7 @@ def terms(
     """The centers of rows that share a target, and means over the groups that have any.
 
     Args:
-        rows: ``(g, n, d)``, float32.
+        rows: ``(g, n, d)``, float32; those that are not divided by their norms, neither here nor later, not far from 1.
         targets: ``(g, n, t)``.
         amount: ``(g, n)``, how many times a row counts.
         width: of bins ``floor(y / width)``; 0: rows of equal target.

@@ -59,6 +59,7 @@ _EXTENT = tl.constexpr(3)  # of the targets
 _LOW = tl.constexpr(4)  # taken off the weights
 _FACTOR = tl.constexpr(5)  # from the sum to the mean
 _SPREAD = tl.constexpr(6)  # root mean square of the centered rows
+_ONE_PLACE = tl.constexpr(7)  # rows of such a size, in squared spreads, coincide
 _LOWEST = tl.constexpr(8)  # and on: the smallest target, one for each dimension
 _SIZE = tl.constexpr(0)  # of a row: |x|^2 in squared spreads
 _LENGTH = tl.constexpr(1)
@@ -228,6 +229,7 @@ def _split(
         spread = tl.where(spread > 0, spread, 1.0)
         if block == 0:
             tl.store(fact + _SPREAD, spread)
+            tl.store(fact + _ONE_PLACE, mean_square * SAME / (spread * spread))
         length = tl.where(present, tl.maximum(tl.sqrt(sizes) / spread, _FLOOR), 1.0)
         scale = (1.0 / (length * spread) * _NORM)[:, None]
         squares = tl.zeros([ROWS], tl.float32)
@@ -358,9 +360,7 @@ def _pairs(
         pull = weights
     else:
         close = (length_i * length_i + length_j * length_j) * _CLOSE
-        spread = tl.load(fact + _SPREAD)
-        same = (tl.load(fact + _MEAN_SQUARE) * SAME / (spread * spread)).to(tl.float32)
-        weights = tl.where(sizes <= same, 0.0, weights)
+        weights = tl.where(sizes <= tl.load(fact + _ONE_PLACE).to(tl.float32), 0.0, weights)
         near = (squares <= close) & (weights != 0)
         number = tl.sum(tl.where(near, 1.0, 0.0))
         if bits is None:
@@ -655,7 +655,7 @@ def _finish(
         present = (i < m) & (tl.load(know + rows * _AMOUNT + i) != 0)
         strength = tl.load(know + (4 + T) * rows + i, present, 0.0).to(tl.float64)[:, None]
         if CLOSE:
-            strength /= tl.load(fact + _SPREAD)
+            strength *= 1.0 / tl.load(fact + _SPREAD)
         inv = tl.load(inverse + i)[:, None]
         row = (group * m + i)[:, None] * d
         along = tl.zeros([ROWS], tl.float64)

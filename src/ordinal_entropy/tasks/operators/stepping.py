@@ -275,7 +275,7 @@ class Stepping:
         now[0] = by_features.square().sum((1, 2))
         for runs, each in zip(self.runs, by_drawn, strict=True):
             for term, own in enumerate(each):
-                now[1 + term, runs] = own.view(len(runs), -1).square().sum(1)
+                now[1 + term, runs] = own.reshape(len(runs), -1).square().sum(1)
         squares, steps = balance.moved(self.state["squares"], self.state["balanced_steps"], now, balance.DECAY)
         self.state["squares"].copy_(squares)
         self.state["balanced_steps"].copy_(steps)
