@@ -769,6 +769,37 @@ def report_(
         console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True, markup=False)
 
 
+@app.command()
+def summarize(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Summaries, or folders with a summary.json at any depth.")
+    ],
+) -> None:
+    """Recomputes the statistics of summaries from the scores they hold, in the form of this version.
+
+        ordinal-entropy summarize runs/table1-linear
+
+    For summaries of older versions, which lack some fields. Scores and everything else that was measured or recorded
+    stay as they are; nothing is trained.
+    """
+    with _one_sentence():
+        files: list[Path] = []
+        for path in paths:
+            found = sorted(path.rglob("summary.json")) if path.is_dir() else [path]
+            if not found:
+                raise ValueError(f"expected a folder with a summary.json, got {path}")
+            files += found
+        for file in files:
+            content = runs.read_json(file)
+            try:
+                renewed = comparison.renewed(content)
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from None
+            runs.write_json(file, renewed)
+            same = runs.read_json(file) == content
+            _console().print(f"{file}: {'up to date' if same else 'rewritten'}", soft_wrap=True, markup=False)
+
+
 def _draw_page(folder: Path) -> None:
     """The page of what was just printed; where that fails, a sentence: the result is there all the same."""
     if not _first():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,6 +224,9 @@ def test_an_older_summary_is_renewed_without_a_change_of_its_scores():
     other = {**new, "methods": {**new["methods"], "oe": {**new["methods"]["oe"], "values": [2.0, 2.3, 1.0]}}}
     with pytest.raises(ValueError, match="expected the values of 'oe' to be those at the best validation point"):
         renewed(other)
+    for wrong in ({"steps": []}, [1.0]):
+        with pytest.raises(ValueError, match="expected a summary of a comparison, got one without task, metric"):
+            renewed(wrong)
 
 
 def test_a_summary_that_stopped_early_is_renewed_as_such(tmp_path):
@@ -233,3 +237,34 @@ def test_a_summary_that_stopped_early_is_renewed_as_such(tmp_path):
     old = read_json(tmp_path / "summary.json")
     write_json(tmp_path / "again.json", renewed(old))
     assert read_json(tmp_path / "again.json") == old
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+COMMITTED = [
+    path for path in sorted(RESULTS.rglob("*.json")) if path.name not in ("curves.json", "entropies.json", "study.json")
+]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_committed_summaries_have_the_documented_form_and_todays_statistics(path, tmp_path):
+    content = read_json(path)
+    write_json(tmp_path / "again.json", renewed(content))
+    assert_close(read_json(tmp_path / "again.json"), content)
+
+
+def assert_close(found, expected):
+    """Equal but for the last digits, which differ between versions of SciPy."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert_close(found[key], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+    else:
+        assert found == (pytest.approx(expected, rel=1e-6) if isinstance(expected, float) else expected)
+
+
+def test_there_are_committed_summaries():
+    assert len(COMMITTED) > 50

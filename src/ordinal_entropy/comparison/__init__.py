@@ -14,6 +14,7 @@ from ordinal_entropy.comparison.pairs import (
 )
 from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
 from ordinal_entropy.comparison.summaries import (
+    POINTS,
     Failure,
     StopEarly,
     adjusted,
@@ -27,6 +28,7 @@ from ordinal_entropy.comparison.summaries import (
 from ordinal_entropy.comparison.words import skew_warning, verdict
 
 __all__ = [
+    "POINTS",
     "Comparison",
     "Failure",
     "Paired",

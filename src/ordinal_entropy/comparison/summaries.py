@@ -23,6 +23,7 @@ from ordinal_entropy.comparison.scores import both_finite, deviation_of, mean_of
 POINTS = ("last", "best_validation", "best_test")  # of a run, at which it is scored
 LEAST_SEEDS = next(n for n in range(2, 100) if math.isfinite(critical(n, LEVEL)))  # that can be stopped early at
 
+_GIVEN = ("task", "metric", "lower_is_better", "methods", "paired")  # that a summary of any version has
 _COMPUTED = ("methods", "paired", "spread")
 
 Outcome = Literal["helps", "hurts", "negligible", "open", "unknown"]
@@ -159,7 +160,7 @@ def renewed(content: Mapping[str, Any]) -> dict[str, Any]:
         score a run, as costs are, counts for all three points.
 
     Raises:
-        ValueError: a score would change.
+        ValueError: it is no summary, or a score would change.
 
     Example:
         >>> methods = {"baseline": {"values": [3.0, 3.2, 2.9]}, "oe": {"values": [2.0, 2.3, 2.0]}}
@@ -167,6 +168,9 @@ def renewed(content: Mapping[str, Any]) -> dict[str, Any]:
         >>> renewed(old)["paired"]["oe"]["verdict"]
         'helps'
     """
+    missing = [key for key in _GIVEN if not isinstance(content, Mapping) or key not in content]
+    if missing:
+        raise ValueError(f"expected a summary of a comparison, got one without {', '.join(missing)}")
     rule = content.get("stop_early")
     failures = [Failure(**failure) for failure in content.get("failures") or []]
     made = []

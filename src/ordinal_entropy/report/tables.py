@@ -67,7 +67,8 @@ def differences(summary: Mapping[str, Any], scale: float) -> Table | None:
     """Each method against what it is held to, seed by seed; None where there is only one."""
     if not summary["paired"]:
         return None
-    spreads, held_to = summary.get("spread") or {}, summary.get("held_to") or {}
+    spreads = (summary.get("spread") or {}) if unit(summary) == "seed" else {}
+    held_to = summary.get("held_to") or {}
     several, adjusted = len(summary["paired"]) > 1, comparison.adjusted(summary)
     rows = []
     for name, pair in summary["paired"].items():
