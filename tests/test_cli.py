@@ -1,5 +1,6 @@
 """The command line, as its user meets it: what is printed, what is written, the exit status."""
 
+import io
 import json
 import os
 import signal
@@ -14,14 +15,18 @@ pytest.importorskip("rich", reason="the tables are rich's")
 pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
 import numpy as np
+from rich.console import Console
 
 import fake_trainer
 import ordinal_entropy
 from commands import call
 from fake_trainer import Trainer
-from ordinal_entropy import runs, studies
+from ordinal_entropy import cli, environment, runs, studies, tasks
+from ordinal_entropy.environment import PARTS
+from ordinal_entropy.studies import tables
 from ordinal_entropy.tasks.operators import recipe as operators
 from ordinal_entropy.tasks.operators import train
+from paired_scores import summed
 
 TINY = [
     f"--set={setting}"
@@ -499,6 +504,50 @@ def test_further_processes_of_one_command_say_nothing_but_what_is_wrong(name, mo
 def test_doctor_tells_versions_kernels_and_parts():
     said = call("doctor").stdout
     assert all(word in said for word in ("torch", "processor", "fused", "Optional parts", "matplotlib"))
+
+
+def test_doctor_advises_only_what_is_missing_and_says_what_cannot_be_imported(monkeypatch):
+    for extra in list(PARTS):
+        monkeypatch.setitem(PARTS, extra, ("numpy", "torchvision"))
+    monkeypatch.setattr(environment, "_version", lambda name: "1.0")
+    monkeypatch.setattr(cli, "torchvision_problem", lambda: None)
+    said = call("doctor").stdout
+    assert "pip install" not in said and "cannot be imported" not in said
+    monkeypatch.setitem(PARTS, "sweep", ("numpy", "ray"))
+    monkeypatch.setattr(environment, "_version", lambda name: None if name == "ray" else "1.0")
+    monkeypatch.setattr(cli, "torchvision_problem", lambda: "operator torchvision::nms does not exist")
+    said = words(call("doctor").stdout)
+    assert "pip install 'ordinal-entropy[sweep]'" in said
+    assert "1.0 installed, cannot be imported: operator torchvision::nms does not exist" in said
+
+
+def test_the_package_can_be_run_as_the_command(tmp_path):
+    def ran(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "ordinal_entropy", *arguments], capture_output=True, text=True, check=False
+        )
+
+    assert ran("--version").stdout.strip() == ordinal_entropy.__version__
+    wrong = ran("compare", "liner")
+    assert wrong.returncode == 2 and "expected a task like 'linear'" in wrong.stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "train"])
+def test_help_names_the_default_preset_of_every_task(command):
+    said = words(call(command, "--help").stdout.replace("│", " "))
+    assert "[default: paper; tabular: small]" in said
+    for task in tasks.names():
+        assert tasks.preset_of(task) == ("small" if task == "tabular" else "paper")
+
+
+def test_tables_are_not_cut_in_a_narrow_window_or_a_file():
+    summary = summed({"baseline": [3.0, 3.2, 2.9], **{f"method-{k} a=1 b=2": [2000.0, 1.3, 2.0 + k] for k in range(3)}})
+    console = Console(file=io.StringIO(), width=40)
+    cli._print_table(console, tables.paired_table(summary))
+    printed = console.file.getvalue().split()
+    cells = [str(cell) for column in tables.paired_table(summary).columns for cell in column.cells]
+    assert all(word in printed for cell in cells for word in cell.split())
+    assert console.width == 40
 
 
 @pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor", "data"])
