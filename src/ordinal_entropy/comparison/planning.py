@@ -16,6 +16,8 @@ _MOST = 10_000
 def seeds_needed(difference: float, deviation: float, level: float = LEVEL, *, stop_early: bool = False) -> int | None:
     """The smallest number of seeds at which a paired t-test shows such a difference with a probability of 80%.
 
+    Of a difference and a deviation that were seen in a few seeds it is an estimate: see :func:`seeds_needed_range`.
+
     Args:
         difference: the mean difference, taken to be the true one.
         deviation: the standard deviation of the differences, likewise.
