@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -501,7 +502,8 @@ def test_further_processes_of_one_command_say_nothing_but_what_is_wrong(name, mo
     assert "table1-linear" in call("reproduce", "--list").output
 
 
-def test_doctor_tells_versions_kernels_and_parts():
+def test_doctor_tells_versions_kernels_and_parts(monkeypatch):
+    monkeypatch.setattr(cli, "torchvision_problem", lambda: None)  # which takes seconds
     said = call("doctor").stdout
     assert all(word in said for word in ("torch", "processor", "fused", "Optional parts", "matplotlib"))
 
@@ -521,15 +523,19 @@ def test_doctor_advises_only_what_is_missing_and_says_what_cannot_be_imported(mo
     assert "1.0 installed, cannot be imported: operator torchvision::nms does not exist" in said
 
 
-def test_the_package_can_be_run_as_the_command(tmp_path):
-    def ran(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "ordinal_entropy", *arguments], capture_output=True, text=True, check=False
-        )
+def test_the_package_can_be_run_as_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ordinal_entropy", "compare", "liner"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("ordinal_entropy", run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("ordinal-entropy: expected a task like 'linear'")
 
-    assert ran("--version").stdout.strip() == ordinal_entropy.__version__
-    wrong = ran("compare", "liner")
-    assert wrong.returncode == 2 and "expected a task like 'linear'" in wrong.stderr
+
+def test_reproduce_warns_of_skewed_differences_below_its_tables(tmp_path, capsys):
+    far = summed({"baseline": [3.0, 3.2, 2.9, 3.4, 3.1], "ld": [2.0, 2.3, 1.9, 2.3, 9.1]}, task="linear", metric="mse")
+    far |= {"baseline": "baseline", "device": "cpu", "study": "table1-linear"}
+    cli._print_study("table1-linear", far, tmp_path, read_back=True)
+    assert "The differences of ld look skewed: the 95% interval may hold less often" in words(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("command", ["compare", "train"])

@@ -319,6 +319,9 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
             _print_titled(console, title, table)
     else:
         _print_scores(console, summary, study.scale)
+        warning = comparison.skew_warning(summary)
+        if warning is not None:
+            console.print(Text(warning))
     for note in study.notes:
         console.print(note)
     console.print(f"{'Read back from' if read_back else 'Written to'} {out / 'summary.json'}", soft_wrap=True)
@@ -345,9 +348,6 @@ def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> No
     baseline = "its own baseline" if "held_to" in summary else summary["baseline"]
     title = f"Against {baseline}, seed by seed, best on validation; {metric}"
     _print_titled(console, title, tables.paired_table(summary, scale=scale))
-    warning = comparison.skew_warning(summary)
-    if warning is not None:
-        console.print(Text(warning))
     for title, names in tasks.load(summary["task"]).details.items():
         table = tables.details_table(summary, names)
         if table is not None:
