@@ -1,7 +1,9 @@
 """The command line, as its user meets it: what is printed, what is written, the exit status."""
 
+import io
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -14,14 +16,18 @@ pytest.importorskip("rich", reason="the tables are rich's")
 pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
 import numpy as np
+from rich.console import Console
 
 import fake_trainer
 import ordinal_entropy
 from commands import call
 from fake_trainer import Trainer
-from ordinal_entropy import runs, studies
+from ordinal_entropy import cli, environment, runs, studies, tasks
+from ordinal_entropy.environment import PARTS
+from ordinal_entropy.studies import tables
 from ordinal_entropy.tasks.operators import recipe as operators
 from ordinal_entropy.tasks.operators import train
+from paired_scores import summed
 
 TINY = [
     f"--set={setting}"
@@ -496,9 +502,58 @@ def test_further_processes_of_one_command_say_nothing_but_what_is_wrong(name, mo
     assert "table1-linear" in call("reproduce", "--list").output
 
 
-def test_doctor_tells_versions_kernels_and_parts():
+def test_doctor_tells_versions_kernels_and_parts(monkeypatch):
+    monkeypatch.setattr(cli, "torchvision_problem", lambda: None)  # which takes seconds
     said = call("doctor").stdout
     assert all(word in said for word in ("torch", "processor", "fused", "Optional parts", "matplotlib"))
+
+
+def test_doctor_advises_only_what_is_missing_and_says_what_cannot_be_imported(monkeypatch):
+    for extra in list(PARTS):
+        monkeypatch.setitem(PARTS, extra, ("numpy", "torchvision"))
+    monkeypatch.setattr(environment, "_version", lambda name: "1.0")
+    monkeypatch.setattr(cli, "torchvision_problem", lambda: None)
+    said = call("doctor").stdout
+    assert "pip install" not in said and "cannot be imported" not in said
+    monkeypatch.setitem(PARTS, "sweep", ("numpy", "ray"))
+    monkeypatch.setattr(environment, "_version", lambda name: None if name == "ray" else "1.0")
+    monkeypatch.setattr(cli, "torchvision_problem", lambda: "operator torchvision::nms does not exist")
+    said = words(call("doctor").stdout)
+    assert "pip install 'ordinal-entropy[sweep]'" in said
+    assert "1.0 installed, cannot be imported: operator torchvision::nms does not exist" in said
+
+
+def test_the_package_can_be_run_as_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ordinal_entropy", "compare", "liner"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("ordinal_entropy", run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("ordinal-entropy: expected a task like 'linear'")
+
+
+def test_reproduce_warns_of_skewed_differences_below_its_tables(tmp_path, capsys):
+    far = summed({"baseline": [3.0, 3.2, 2.9, 3.4, 3.1], "ld": [2.0, 2.3, 1.9, 2.3, 9.1]}, task="linear", metric="mse")
+    far |= {"baseline": "baseline", "device": "cpu", "study": "table1-linear"}
+    cli._print_study("table1-linear", far, tmp_path, read_back=True)
+    assert "The differences of ld look skewed: the 95% interval may hold less often" in words(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("command", ["compare", "train"])
+def test_help_names_the_default_preset_of_every_task(command):
+    said = words(call(command, "--help").stdout.replace("│", " "))
+    assert "[default: paper; tabular: small]" in said
+    for task in tasks.names():
+        assert tasks.preset_of(task) == ("small" if task == "tabular" else "paper")
+
+
+def test_tables_are_not_cut_in_a_narrow_window_or_a_file():
+    summary = summed({"baseline": [3.0, 3.2, 2.9], **{f"method-{k} a=1 b=2": [2000.0, 1.3, 2.0 + k] for k in range(3)}})
+    console = Console(file=io.StringIO(), width=40)
+    cli._print_table(console, tables.paired_table(summary))
+    printed = console.file.getvalue().split()
+    cells = [str(cell) for column in tables.paired_table(summary).columns for cell in column.cells]
+    assert all(word in printed for cell in cells for word in cell.split())
+    assert console.width == 40
 
 
 @pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor", "data"])
@@ -537,3 +592,31 @@ def test_ctrl_c_ends_with_a_sentence_and_status_130(tmp_path):
     assert process.returncode == 130
     assert said.splitlines()[-1] == "Stopped; to go on from what there holds, give the same command again."
     assert (tmp_path / "there" / "training" / "checkpoint.pt").exists()
+
+
+def test_summarize_gives_an_older_summary_todays_form_and_leaves_its_scores(tmp_path):
+    scores = {"baseline": [3.0, 3.2, 2.9, None], "oe": [2.0, 2.3, 2.0, 2.2]}
+    old = {
+        "task": "linear",
+        "metric": "mse",
+        "lower_is_better": True,
+        "methods": {name: {"values": own, "mean": 0.0, "std": 0.0, "n": 4} for name, own in scores.items()},
+        "paired": {"oe": {"difference": 0.0, "ci_low": 0.0, "ci_high": 0.0, "p_value": 1.0, "n": 4}},
+        "recipe": {"steps": 5},
+        "command": "as it was",
+    }
+    path = tmp_path / "runs" / "old" / "summary.json"
+    runs.write_json(path, old)
+    assert f"{path}: rewritten" in words(call("summarize", tmp_path / "runs").stdout)
+    new = runs.read_json(path)
+    assert {name: own["values"] for name, own in new["methods"].items()} == scores
+    assert new["paired"]["oe"]["verdict"] == "helps" and new["paired"]["oe"]["n"] == 3
+    assert new["spread"].keys() == {"oe"} and new["recipe"] == {"steps": 5} and new["command"] == "as it was"
+    assert f"{path}: up to date" in words(call("summarize", path).stdout)
+
+
+def test_summarize_refuses_what_is_no_summary(tmp_path):
+    assert "expected a folder with a summary.json, got" in call("summarize", tmp_path, status=2).stderr
+    runs.write_json(tmp_path / "curves.json", {"steps": []})
+    said = call("summarize", tmp_path / "curves.json", status=2).stderr
+    assert "curves.json: expected a summary of a comparison, got one without task, metric" in words(said)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ordinal_entropy
-from ordinal_entropy.environment import PARTS, environment, optional_parts
+from ordinal_entropy.environment import PARTS, environment, missing_extras, optional_parts
 
 
 def test_environment_names_versions_and_machine():
@@ -37,6 +37,14 @@ def test_optional_parts_have_a_version_or_none():
 def test_optional_parts_that_are_missing_are_none(monkeypatch):
     monkeypatch.setitem(PARTS, "train", ("no-such-distribution",))
     assert optional_parts()["no-such-distribution"] is None
+
+
+def test_only_extras_that_lack_something_are_named(monkeypatch):
+    for extra in list(PARTS):
+        monkeypatch.setitem(PARTS, extra, ("numpy",))
+    assert missing_extras() == []
+    monkeypatch.setitem(PARTS, "hf", ("numpy", "no-such-distribution"))
+    assert missing_extras() == ["hf"]
 
 
 def test_looking_imports_none_of_them():

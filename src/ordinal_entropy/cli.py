@@ -17,8 +17,10 @@ import torch
 import typer
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -37,6 +39,7 @@ from ordinal_entropy import (
 )
 from ordinal_entropy.recipes import described, explained, override, restored
 from ordinal_entropy.studies import examples, grid, rounds, tables
+from ordinal_entropy.vision.torchvision_guard import torchvision_problem
 
 app = typer.Typer(
     name="ordinal-entropy",
@@ -65,14 +68,26 @@ OutOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...; auto: a GPU if there is one.")
 ]
-_PRESET_HELP = "paper: as published. small: for small real sets, where a task has any. quick: minutes on a CPU."
-PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP)]
+_PRESET_HELP = (
+    "paper: as published. small: for small real sets, where a task has any. quick: minutes on a CPU.  "
+    "[default: paper; tabular: small]"
+)
+PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP, show_default=False)]
+StudyPresetOption = Annotated[
+    str,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="paper: as published. small: for small real sets, of studies on images. quick: minutes on a CPU.",
+    ),
+]
 _JOBS_HELP = (
     "Runs on images that train side by side on a device, each a process. Operators and tables train all at once anyway."
 )
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
+_WIDEST = 10_000  # columns of a table without wrapping
 _SHOWN = 50  # problems of a dataset, unless all are asked for
 
 
@@ -232,7 +247,7 @@ def reproduce(
     device: DeviceOption = "auto",
     list_: Annotated[bool, typer.Option("--list", help="Name the studies, and stop.")] = False,
     keys: KeysOption = False,
-    preset: PresetOption = "paper",
+    preset: StudyPresetOption = "paper",
     jobs: JobsOption = 1,
 ) -> None:
     """A table or figure of the paper, beside the paper's numbers.
@@ -252,7 +267,7 @@ def reproduce(
         table = _table("study", "what it is")
         for name in studies.names():
             table.add_row(name, Text(studies.describe(name)))
-        _console().print(table)
+        _print_table(_console(), table)
         return
     folder: list[Path] = []
     with _one_sentence(lambda: folder[0] if folder else None):
@@ -304,7 +319,9 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
             _print_titled(console, title, table)
     else:
         _print_scores(console, summary, study.scale)
-        console.print("p-values are of single comparisons, not adjusted for their number.")
+        warning = comparison.skew_warning(summary)
+        if warning is not None:
+            console.print(Text(warning))
     for note in study.notes:
         console.print(note)
     console.print(f"{'Read back from' if read_back else 'Written to'} {out / 'summary.json'}", soft_wrap=True)
@@ -339,7 +356,17 @@ def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> No
 
 def _print_titled(console: Console, title: str, table: Table) -> None:
     console.print(Text(title, style="bold"))
+    _print_table(console, table)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """As wide as the terminal, in a file 80 columns, cells wrapped between words; wider where they would be cut."""
+    before = console.width
+    console.width = max(before, Measurement.get(console, console.options.update_width(_WIDEST), table).minimum)
+    while any(Segment.get_line_length(line) > console.width for line in Segment.split_lines(console.render(table))):
+        console.width += 1  # rich gives a column its least width back after it has shared out the room
     console.print(table)
+    console.width = before
 
 
 def _table(*headings: str) -> Table:
@@ -726,7 +753,7 @@ def _print_diagnosis(console: Console, name: str, found: diagnosis.Diagnosis) ->
     table = _table("", "value", "95% interval", "what it means")
     for measure in found.measures:
         table.add_row(*map(Text, (measure.title, measure.shown, measure.interval, measure.meaning)))
-    console.print(table)
+    _print_table(console, table)
     for text in (str(found.counts), *found.notes):
         console.print(Text(text))
 
@@ -738,7 +765,7 @@ def _print_change(console: Console, names: Sequence[str], found: diagnosis.Chang
     table = _table("", "before", "after", "difference", "95% interval", "what it means")
     for change, old, new in zip(found.differences, found.before.measures, found.after.measures, strict=True):
         table.add_row(*map(Text, (change.title, old.shown, new.shown, change.shown, change.interval, change.meaning)))
-    console.print(table)
+    _print_table(console, table)
     for name, side in sides:
         for text in (str(side.counts), *side.notes):
             console.print(Text(f"{name}: {text}"))
@@ -767,6 +794,37 @@ def report_(
         console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True, markup=False)
 
 
+@app.command()
+def summarize(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Summaries, or folders with a summary.json at any depth.")
+    ],
+) -> None:
+    """Recomputes the statistics of summaries from the scores they hold, in the form of this version.
+
+        ordinal-entropy summarize runs/table1-linear
+
+    For summaries of older versions, which lack some fields. Scores and everything else that was measured or recorded
+    stay as they are; nothing is trained.
+    """
+    with _one_sentence():
+        files: list[Path] = []
+        for path in paths:
+            found = sorted(path.rglob("summary.json")) if path.is_dir() else [path]
+            if not found:
+                raise ValueError(f"expected a folder with a summary.json, got {path}")
+            files += found
+        for file in files:
+            content = runs.read_json(file)
+            try:
+                renewed = comparison.renewed(content)
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from None
+            runs.write_json(file, renewed)
+            same = runs.read_json(file) == content
+            _console().print(f"{file}: {'up to date' if same else 'rewritten'}", soft_wrap=True, markup=False)
+
+
 def _draw_page(folder: Path) -> None:
     """The page of what was just printed; where that fails, a sentence: the result is there all the same."""
     if not _first():
@@ -789,21 +847,26 @@ def _draw_page(folder: Path) -> None:
 def doctor() -> None:
     """What is installed, what it runs on, and which kernels are in use."""
     console = _console()
+    parts = {name: version or "not installed" for name, version in environment.optional_parts().items()}
+    problem = torchvision_problem()
+    if problem is not None:
+        parts["torchvision"] += f" installed, cannot be imported: {problem}"
     for title, content in (
         ("Here", environment.environment()),
         ("Kernels for pairs", kernels.describe()),
-        ("Optional parts", environment.optional_parts()),
+        ("Optional parts", parts),
     ):
         console.print(Text(title, style="bold"))
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True)
-        table.add_column()
+        table.add_column(overflow="fold")
         for key, value in content.items():
-            table.add_row(
-                key, Text("not installed" if value is None and title == "Optional parts" else str(value or "none"))
-            )
+            table.add_row(key, Text(str(value or "none")))
         console.print(Padding(table, (0, 0, 1, 2)))
-    console.print("Missing parts come with extras: pip install 'ordinal-entropy[train,report]'", markup=False)
+    extras = environment.missing_extras()
+    if extras:
+        command = f"pip install 'ordinal-entropy[{','.join(extras)}]'"
+        console.print(f"Parts that are not installed come with: {command}", markup=False, soft_wrap=True)
 
 
 data_app = typer.Typer(no_args_is_help=True, help="Dataset folders: check one, make a small generated one.")

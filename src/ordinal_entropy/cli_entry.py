@@ -15,4 +15,4 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2) from None
-    app()
+    app(prog_name="ordinal-entropy")

@@ -58,6 +58,16 @@ def optional_parts() -> dict[str, str | None]:
     return {name: _version(name) for name in dict.fromkeys([*(n for part in PARTS.values() for n in part), "triton"])}
 
 
+def missing_extras() -> list[str]:
+    """The extras of which a distribution is not installed.
+
+    Example:
+        >>> set(missing_extras()) <= set(PARTS)
+        True
+    """
+    return [extra for extra, names in PARTS.items() if any(_version(name) is None for name in names)]
+
+
 def _version(distribution: str) -> str | None:
     """Read from its metadata: nothing is imported."""
     try:

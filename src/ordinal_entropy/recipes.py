@@ -121,6 +121,18 @@ def described(recipe: object) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
 
 
+def written(value: Any) -> str:
+    """A value of a recipe, as ``described`` tells of it, in the form that ``override`` reads.
+
+    Example:
+        >>> written([27, 36]), written(None), written(True), written(1e-5)
+        ('27,36', 'none', 'true', '1e-05')
+    """
+    if isinstance(value, list):
+        return ",".join(map(written, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
 def restored(recipe: Recipe, content: Mapping[str, Any]) -> Recipe:
     """The recipe that ``described`` told of, of the same kind as the one given.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ordinal_entropy.comparison import seeds_needed
+from ordinal_entropy.comparison import seeds_needed, seeds_needed_range
 from ordinal_entropy.comparison.anytime import critical
 
 
@@ -40,3 +40,24 @@ def test_what_so_many_seeds_cannot_show_or_any_would():
     assert seeds_needed(1.0, 0.0, stop_early=True) == 4
     assert seeds_needed(0.0, 0.0) is None
     assert all(seeds_needed(effect, 1.0) == 2 for effect in (27.0, 50.0, 1e6, 1e300))
+
+
+@pytest.mark.parametrize(("effect", "n"), [(0.3, 10), (0.8, 5), (0.8, 20)])
+def test_the_range_holds_the_number_that_the_true_effect_takes(effect, n):
+    needed = seeds_needed(effect, 1.0)
+    drawn = np.random.default_rng(0).normal(effect, 1.0, size=(400, n))
+    ranges = [seeds_needed_range(float(x.mean()), float(x.std(ddof=1)), n) for x in drawn]
+    share = np.mean([fewest <= needed and (most is None or needed <= most) for fewest, most in ranges])
+    assert share > 0.8 - 4 * 0.4 / math.sqrt(400)
+    assert n < 20 or share < 0.9  # more where the effect may be 0
+
+
+def test_the_range_of_an_effect_that_may_be_none_has_no_end():
+    assert seeds_needed_range(0.1, 1.0, 10)[1] is None
+    fewest, most = seeds_needed_range(0.6, 1.0, 10)
+    assert fewest < seeds_needed(0.6, 1.0) < most
+    assert seeds_needed_range(0.6, 1.0, 10, 0.01)[0] > fewest
+    assert seeds_needed_range(0.6, 1.0, 10, stop_early=True)[0] > fewest
+    assert seeds_needed_range(1.0, 0.0, 5) == (2, 2)
+    assert seeds_needed_range(0.0, 0.0, 5) == seeds_needed_range(math.nan, 1.0, 5) == (None, None)
+    assert all(seeds_needed_range(effect, 1.0, 3) == (2, 2) for effect in (50.0, 1e6, 1e300))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,15 +10,19 @@ import pytest
 from ordinal_entropy.comparison import (
     Failure,
     StopEarly,
+    adjusted,
     outcomes,
     paired,
     paired_anytime,
+    renewed,
     seeds_needed,
     settled,
     sign_test,
+    skewness,
     spread,
     summary,
 )
+from ordinal_entropy.runs import read_json, write_json
 from paired_scores import scores, summed
 
 NAN = math.nan
@@ -51,8 +56,12 @@ def test_summary_has_the_keys_that_scripts_read():
     assert found["paired"] == {
         "oe": {
             **paired([1.0, 2.5, 3.0], validation)._asdict(),
+            "holm_p_value": paired([1.0, 2.5, 3.0], validation).p_value,
             "sign_p_value": 0.25,
+            "skewness": pytest.approx(skewness([1.0, 2.5, 3.0], validation)),
+            "skewed": False,
             "seeds_needed": seeds_needed(differences.mean(), differences.std(ddof=1)),
+            "seeds_needed_range": [4, 45],
             "verdict": "open",
         }
     }
@@ -179,3 +188,83 @@ def test_a_smallest_difference_that_is_none_is_refused(smallest):
         ValueError, match="at least 4 seeds where one may stop early, since fewer settle nothing, got 3"
     ):
         StopEarly(3).checked()
+
+
+def test_methods_held_to_different_ones_are_adjusted_for_the_number_of_their_own():
+    values, baseline = scores(8)
+    found = summed({"a": baseline, "b": values, "c": values}, baseline="a")
+    deep = summed({"a deep": baseline, "b deep": values}, baseline="a deep")
+    joined = {**found, **{key: {**found[key], **deep[key]} for key in ("methods", "paired", "spread")}}
+    joined["held_to"] = {"b": "a", "c": "a", "b deep": "a deep"}
+    p = paired(values, baseline).p_value
+    assert adjusted(joined) == {"b": 2 * p, "c": 2 * p, "b deep": p}
+    assert {name: pair["holm_p_value"] for name, pair in joined["paired"].items()} == adjusted(joined)
+    assert outcomes(joined) == {name: pair["verdict"] for name, pair in joined["paired"].items()}
+    again = renewed(joined)
+    assert again == joined
+
+
+def test_differences_with_one_far_tail_look_skewed():
+    baseline = [3.0, 3.2, 2.9, 3.4, 3.1]
+    even, far = [2.0, 2.3, 1.9, 2.3, 2.1], [2.0, 2.3, 1.9, 2.3, 9.1]
+    found = summed({"baseline": baseline, "even": even, "far": far})["paired"]
+    assert [found[name]["skewed"] for name in ("even", "far")] == [False, True]
+    assert found["far"]["skewness"] > 1.4
+    assert not summed({"baseline": [1.0], "oe": [2.0]})["paired"]["oe"]["skewed"]
+
+
+def test_an_older_summary_is_renewed_without_a_change_of_its_scores():
+    old = json.loads(json.dumps(summed({"baseline": [3.0, 3.2, 2.9], "oe": [2.0, 2.3, 2.0]})))
+    new = renewed(old)
+    assert new == old
+    pair = {key: old["paired"]["oe"][key] for key in ("difference", "ci_low", "ci_high", "p_value", "n")}
+    older = {**old, "paired": {"oe": pair}, "study": "table1-linear"}
+    del older["failures"], older["spread"], older["methods"]["oe"]["at"], older["methods"]["baseline"]["at"]
+    assert renewed(older) == {**new, "study": "table1-linear"}
+    other = {**new, "methods": {**new["methods"], "oe": {**new["methods"]["oe"], "values": [2.0, 2.3, 1.0]}}}
+    with pytest.raises(ValueError, match="expected the values of 'oe' to be those at the best validation point"):
+        renewed(other)
+    for wrong in ({"steps": []}, [1.0]):
+        with pytest.raises(ValueError, match="expected a summary of a comparison, got one without task, metric"):
+            renewed(wrong)
+
+
+def test_a_summary_that_stopped_early_is_renewed_as_such(tmp_path):
+    values, baseline = scores(8)
+    failures = [Failure("oe", 3, "ValueError", "no")]
+    columns = {"baseline": baseline, "oe": [*values[:3], NAN, *values[4:]]}
+    write_json(tmp_path / "summary.json", summed(columns, stop_early=StopEarly(20, 0.5), failures=failures))
+    old = read_json(tmp_path / "summary.json")
+    write_json(tmp_path / "again.json", renewed(old))
+    assert read_json(tmp_path / "again.json") == old
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+COMMITTED = [
+    path for path in sorted(RESULTS.rglob("*.json")) if path.name not in ("curves.json", "entropies.json", "study.json")
+]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_committed_summaries_have_the_documented_form_and_todays_statistics(path, tmp_path):
+    content = read_json(path)
+    write_json(tmp_path / "again.json", renewed(content))
+    assert_close(read_json(tmp_path / "again.json"), content)
+
+
+def assert_close(found, expected):
+    """Equal but for the last digits, which differ between versions of SciPy."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert_close(found[key], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+    else:
+        assert found == (pytest.approx(expected, rel=1e-6) if isinstance(expected, float) else expected)
+
+
+def test_there_are_committed_summaries():
+    assert len(COMMITTED) > 50

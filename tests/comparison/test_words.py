@@ -78,8 +78,11 @@ def test_an_open_verdict_says_how_many_more_seeds_would_settle_it():
     found = summed({"baseline": BASELINE, "oe": shifted(-0.03)})
     further = found["paired"]["oe"]["seeds_needed"] - 5
     assert 10 < further < 100
-    said = f"5 seeds; if the difference is as large as it looks, about {further} more seeds would show it."
-    assert verdict(found)[0].endswith(said)
+    said = f"5 seeds; if the difference is as large as it looks, about {further} more seeds would show it"
+    assert verdict(found)[0].endswith(f"{said} (an estimate, 80% range 6 or more).")
+    clearer = summed({"baseline": BASELINE, "oe": shifted(-0.06)})
+    fewest, most = clearer["paired"]["oe"]["seeds_needed_range"]
+    assert verdict(clearer)[0].endswith(f"would show it (an estimate, 80% range {fewest - 5} to {most - 5}).")
     [small] = verdict(summed({"baseline": BASELINE, "oe": shifted(0.0001)}))
     assert (
         "a difference as small as the one seen would take more than 200 more seeds to show, and is not worth" in small
@@ -89,6 +92,25 @@ def test_an_open_verdict_says_how_many_more_seeds_would_settle_it():
         "oe: no difference from baseline at any seed, as if it were not in use: MSE 3.12 against 3.12"
     )
     assert same.endswith("5 seeds.")
+
+
+def test_differences_that_look_skewed_are_named():
+    noise = [0.0, 0.01, -0.01, 0.02, 0.9]
+    [sentence] = verdict(summed({"baseline": BASELINE, "oe": shifted(-1, noise)}))
+    warning = "; the differences look skewed (skewness +1.5), so the 95% interval may hold less often than that, and p"
+    assert f"5 seeds{warning} may be too small." in sentence
+    assert "skewed" not in verdict(summed({"baseline": BASELINE, "oe": shifted(-1)}))[0]
+    about, rule = verdict(summed({"baseline": BASELINE, "oe": shifted(-1, noise)}, stop_early=StopEarly(20)))
+    assert warning in about and "13%" in rule
+
+
+def test_every_method_is_told_of_against_what_it_is_held_to():
+    found = summed({"a": BASELINE, "b": shifted(-1)}, baseline="a")
+    deep = summed({"a deep": shifted(5), "b deep": shifted(6, [0, 0, 0, 0, 0.1])}, baseline="a deep")
+    joined = {**found, **{key: {**found[key], **deep[key]} for key in ("methods", "paired", "spread")}}
+    first, second = verdict({**joined, "held_to": {"b": "a", "b deep": "a deep"}})
+    assert first.startswith("b is better than a: ") and second.startswith("b deep is worse than a deep: ")
+    assert "Holm" not in first + second
 
 
 def test_verdict_of_a_baseline_alone_or_of_zeros():

@@ -1,14 +1,19 @@
 """The page by the command line, alone and at the end of others."""
 
+import html
+import re
+import shlex
+
 import pytest
 
 pytest.importorskip("typer", reason="the command line is typer's")
 pytest.importorskip("rich", reason="the tables are rich's")
 
+import ordinal_entropy as oe
 from commands import call
 from fake_trainer import Trainer
 from kept_folders import make_run, make_study
-from ordinal_entropy import report, runs
+from ordinal_entropy import recipes, report, runs, tasks
 from ordinal_entropy.tasks.operators import recipe as operators
 
 
@@ -80,3 +85,49 @@ def test_runs_of_train_are_compared_by_their_page(trainer, tmp_path):
     assert call("report", "all").stdout == "Drawn in all/report.html\n"
     page = (tmp_path / "all" / "report.html").read_text()
     assert "6 runs of linear" in page and "n = 3 paired seeds" in page
+    assert "ordinal-entropy compare linear --methods baseline,oe --seeds 3 --preset paper --out NEW" in page
+
+
+def test_the_command_of_a_run_makes_its_recipe_again(trainer, tmp_path):
+    given = ["--preset", "quick", "--set", "steps=4000", "--set", "learning_rate=3e-4"]
+    call("train", "linear", "--method", "ld", "--seed", 2, *given, "--device", "cpu", "--out", "one")
+    call("report", "one")
+    [command] = re.findall(r"<code>(ordinal-entropy train .*?)</code>", (tmp_path / "one" / "report.html").read_text())
+    assert command.startswith("ordinal-entropy train linear --method ld --seed 2 --preset quick --set=")
+    options = shlex.split(html.unescape(command))
+    settings = [option.removeprefix("--set=") for option in options if option.startswith("--set=")]
+    assert sorted(settings) == ["learning_rate=0.0003", "steps=4000"]
+    made = recipes.described(tasks.recipe("linear", "quick", settings))
+    assert {"task": "linear", **made} == runs.open(tmp_path / "one").recipe
+
+
+@pytest.mark.parametrize(
+    ("task", "preset", "settings"),
+    [
+        ("age", "small", ["data=faces and more", "milestones=3,4", "strength=5", "compile=true"]),
+        ("crowd", "resnet50", []),
+        ("depth", "quick", ["data=rooms"]),
+        ("tabular", "small", ["data=a.csv", "target=price", "ignore=id,name"]),
+        ("nonlinear", "paper", ["samples=all"]),
+    ],
+)
+def test_options_make_any_recipe(task, preset, settings):
+    recipe = tasks.recipe(task, preset, settings)
+    options = tasks.arguments(task, recipes.described(recipe))
+    assert options[:2] == ["--preset", preset] and len(options) == 2 + len(settings)
+    again = [option.removeprefix("--set=") for option in options[2:]]
+    assert tasks.recipe(task, options[1], again) == recipe
+
+
+def test_a_recipe_that_no_options_make_has_none():
+    assert tasks.arguments("linear", {"steps": 5}) is None and tasks.arguments("custom", {}) is None
+
+
+def test_the_page_of_ones_own_loop_claims_no_command_and_no_validation(tmp_path):
+    found = oe.compare(lambda method, seed: seed % 3 + (method == "oe") * (1 + seed % 2), seeds=6, metric="loss")
+    found.write(tmp_path / "own")
+    assert report.write(tmp_path / "own") == []
+    page = (tmp_path / "own" / "report.html").read_text()
+    text = page[: page.index("<script")] + page[page.rindex("</script>") :]
+    assert "training loop of your own" in text and "ordinal-entropy compare" not in text
+    assert "alidation" not in text and "best on" not in text

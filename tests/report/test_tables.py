@@ -1,7 +1,10 @@
 """Cells of the tables, worked out by hand."""
 
+import ordinal_entropy as oe
 from kept_folders import summary_of
+from ordinal_entropy import comparison
 from ordinal_entropy.report import tables
+from ordinal_entropy.studies import tables as terminal
 
 
 def cells(table):
@@ -28,9 +31,47 @@ def test_differences_have_the_interval_and_both_p_values():
     summary = summary_of({"baseline": [4.0, 5.0, 6.0], "oe": [3.0, 3.0, 3.0], "ld": [4.0, 5.0, 6.0]})
     table = tables.differences(summary, 1.0)
     assert cells(table)["oe"][:2] == ["−2.00", "−4.48 to +0.48"]
-    assert cells(table)["oe"][2:4] == ["0.074", "0.15"]  # t = -3.46 with 2 degrees of freedom; twice that by Holm
+    assert table.headings[2:4] == ["p after Holm", "raw p"]
+    assert cells(table)["oe"][2:4] == ["0.15", "0.074"]  # t = -3.46 with 2 degrees of freedom; twice that by Holm
     assert cells(table)["ld"][:3] == ["0.00", "0.00 to 0.00", "1"]
     assert tables.differences(summary_of({"baseline": [1.0, 2.0]}), 1.0) is None
+
+
+def test_page_terminal_words_and_summary_have_the_same_p_values():
+    baseline = [4.0, 5.0, 6.0, 4.5, 5.5, 4.2]
+    ld, far = [3.0, 4.6, 5.1, 4.2, 4.4, 4.0], [9.0, 9.5, 11.0, 9.4, 10.6, 9.3]
+    summary = summary_of({"baseline": baseline, "ld": ld, "oe": baseline, "far": far})
+    adjusted = {name: f"{p:.2g}" for name, p in comparison.adjusted(summary).items()}
+    raw = {name: f"{pair['p_value']:.2g}" for name, pair in summary["paired"].items()}
+    assert adjusted != raw
+    printed = terminal.paired_table(summary)
+    headings = [" ".join(str(column.header).split()) for column in printed.columns]
+    columns = {heading: list(column.cells) for heading, column in zip(headings, printed.columns, strict=True)}
+    names = [str(name) for name in columns[""]]
+    on_page = tables.differences(summary, 1.0)
+    assert on_page.headings[2:4] == ["p after Holm", "raw p"] == headings[3:5]
+    own = str(oe.comparison.Comparison(summary)).splitlines()
+    assert "p after Holm raw p" in " ".join(own[0].split())
+    for place, name in enumerate(names):
+        expected = [_as_shown(adjusted[name]), _as_shown(raw[name])]
+        assert [columns[heading][place] for heading in headings[3:5]] == expected
+        assert [cell.replace("< ", "<") for cell in cells(on_page)[name][2:4]] == expected
+    assert summary["paired"]["ld"]["holm_p_value"] == comparison.adjusted(summary)["ld"]
+    row = next(line.split() for line in own if line.startswith("ld "))
+    assert [adjusted["ld"], raw["ld"]] == row[8:10]
+
+
+def _as_shown(p):
+    return "<0.0001" if float(p) < 1e-4 else p
+
+
+def test_one_score_a_run_is_not_called_the_best_of_several():
+    found = oe.compare(lambda method, seed: seed + (method == "oe") * (1 + seed % 2), seeds=4, metric="R2").summary
+    found |= {"baseline": "baseline"}
+    table = tables.scores(found, 1.0, None)
+    assert table.headings == ["mean"] and table.title == "R2"
+    assert "validation" not in tables.differences(found, 1.0).note
+    assert "best on validation" in tables.differences(summary_of({"a": [1.0, 2.0], "b": [2.0, 1.0]}), 1.0).note
 
 
 def test_details_have_the_papers_in_rows_below_and_only_tables_with_numbers():

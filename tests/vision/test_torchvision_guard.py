@@ -7,7 +7,8 @@ import textwrap
 import pytest
 import torch
 
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
+from ordinal_entropy.vision import torchvision_guard
+from ordinal_entropy.vision.torchvision_guard import import_torchvision, torchvision_problem
 
 MESSAGE = "operator torchvision::nms does not exist"
 
@@ -113,3 +114,22 @@ def test_timm_can_be_imported():
         print("done")
     """)
     assert answer.stdout.strip() == "done", answer.stderr
+
+
+def test_what_keeps_torchvision_from_being_imported_is_told(fake_torchvision, monkeypatch):
+    monkeypatch.setattr(torchvision_guard, "_declared", [])
+    fake_torchvision("raise ImportError('libjpeg.so:\\n no such file')")
+    assert torchvision_problem() == "ImportError: libjpeg.so: no such file"
+
+
+def test_a_torchvision_that_imports_has_no_problem(fake_torchvision, monkeypatch):
+    monkeypatch.setattr(torchvision_guard, "_declared", [])
+    fake_torchvision("")
+    assert torchvision_problem() is None
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # not installed
+    assert torchvision_problem() is None
+
+
+def test_operators_that_are_missing_are_told_though_the_tasks_do_without(monkeypatch):
+    monkeypatch.setattr(torchvision_guard, "_declared", ["nms"])
+    assert torchvision_problem().startswith(MESSAGE)

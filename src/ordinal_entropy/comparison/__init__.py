@@ -2,25 +2,54 @@
 
 from ordinal_entropy.comparison.anytime import paired_anytime
 from ordinal_entropy.comparison.comparing import Comparison, compare
-from ordinal_entropy.comparison.pairs import Paired, Spread, holm, paired, sign_test, spread
-from ordinal_entropy.comparison.planning import seeds_needed
-from ordinal_entropy.comparison.summaries import Failure, StopEarly, outcomes, settled, summary
-from ordinal_entropy.comparison.words import verdict
+from ordinal_entropy.comparison.pairs import (
+    Paired,
+    Spread,
+    holm,
+    looks_skewed,
+    paired,
+    sign_test,
+    skewness,
+    spread,
+)
+from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
+from ordinal_entropy.comparison.summaries import (
+    POINTS,
+    Failure,
+    StopEarly,
+    adjusted,
+    outcomes,
+    parts,
+    renewed,
+    scored_once,
+    settled,
+    summary,
+)
+from ordinal_entropy.comparison.words import skew_warning, verdict
 
 __all__ = [
+    "POINTS",
     "Comparison",
     "Failure",
     "Paired",
     "Spread",
     "StopEarly",
+    "adjusted",
     "compare",
     "holm",
+    "looks_skewed",
     "outcomes",
     "paired",
     "paired_anytime",
+    "parts",
+    "renewed",
+    "scored_once",
     "seeds_needed",
+    "seeds_needed_range",
     "settled",
     "sign_test",
+    "skew_warning",
+    "skewness",
     "spread",
     "summary",
     "verdict",

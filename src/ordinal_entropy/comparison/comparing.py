@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy.comparison.scores import number, special_functions
-from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, outcomes, settled, summary
+from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, outcomes, settled, summary
 from ordinal_entropy.comparison.words import FEW, verdict
 from ordinal_entropy.environment import environment as present_environment
 from ordinal_entropy.runs import write_json
@@ -37,7 +37,9 @@ class Comparison:
     def __str__(self) -> str:
         pairs, words = self.summary["paired"], outcomes(self.summary)
         signs = any(pair["n"] < FEW and number(pair.get("sign_p_value")) >= 0 for pair in pairs.values())
-        headings = ["method", "mean", "std", "n", "difference", "95% interval", "p", "sign test", "verdict"]
+        several, p_values = len(pairs) > 1, adjusted(self.summary)
+        tests = [*(["p after Holm", "raw p"] if several else ["p"]), *(["sign test"] if signs else [])]
+        headings = ["method", "mean", "std", "n", "difference", "95% interval", *tests, "verdict"]
         lines = [headings if pairs else headings[:4]]
         for name, method in self.summary["methods"].items():
             line = [name, _shown(method["mean"], ".3g"), _shown(method["std"], ".3g"), str(method["n"])]
@@ -45,10 +47,9 @@ class Comparison:
                 pair = pairs[name]
                 ends = [_shown(pair[end], ".3g") for end in ("ci_low", "ci_high")]
                 line += [_shown(pair["difference"], "+.3g"), "-" if "-" in ends else " to ".join(ends)]
-                line += [_shown(pair["p_value"], ".2g"), _shown(pair.get("sign_p_value"), ".2g"), words[name]]
+                line += [_shown(p_values[name], ".2g"), *([_shown(pair["p_value"], ".2g")] if several else [])]
+                line += [*([_shown(pair.get("sign_p_value"), ".2g")] if signs else []), words[name]]
             lines.append(line + [""] * (len(lines[0]) - len(line)))
-        if pairs and not signs:
-            lines = [line[:-2] + line[-1:] for line in lines]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = [
             "  ".join(

@@ -5,12 +5,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ordinal_entropy.comparison.anytime import critical, paired_anytime
-from ordinal_entropy.comparison.pairs import LEVEL, Paired, Spread, differences, holm, paired, sign_test, spread
-from ordinal_entropy.comparison.planning import seeds_needed
+from ordinal_entropy.comparison.pairs import (
+    LEVEL,
+    Paired,
+    Spread,
+    differences,
+    holm,
+    looks_skewed,
+    paired,
+    sign_test,
+    skewness,
+    spread,
+)
+from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
 from ordinal_entropy.comparison.scores import both_finite, deviation_of, mean_of, number
 
 POINTS = ("last", "best_validation", "best_test")  # of a run, at which it is scored
 LEAST_SEEDS = next(n for n in range(2, 100) if math.isfinite(critical(n, LEVEL)))  # that can be stopped early at
+
+_GIVEN = ("task", "metric", "lower_is_better", "methods", "paired")  # that a summary of any version has
+_COMPUTED = ("methods", "paired", "spread")
 
 Outcome = Literal["helps", "hurts", "negligible", "open", "unknown"]
 
@@ -73,14 +87,17 @@ def summary(
 
     Returns:
         ``{"task", "metric", "lower_is_better", "methods": {name: {"values", "mean", "std", "n", "at"}}, "paired":
-        {name: {"difference", "ci_low", "ci_high", "p_value", "n", "sign_p_value", "seeds_needed", "verdict"}},
-        "spread": {name: {"ratio", "p_value", "n"}}, "failures", "recipe", "environment"}``, and "stop_early":
-        ``{"at_most", "smallest", "stopped"}`` where that was asked for. "values" are the scores at the best validation
+        {name: {"difference", "ci_low", "ci_high", "p_value", "n", "holm_p_value", "sign_p_value", "skewness",
+        "skewed", "seeds_needed", "seeds_needed_range", "verdict"}}, "spread": {name: {"ratio", "p_value", "n"}},
+        "failures", "recipe", "environment"}``, and "stop_early": ``{"at_most", "smallest", "stopped"}`` where that was
+        asked for. "values" are the scores at the best validation
         point, and all that is compared; "std" is that of a sample (n - 1); "n" counts the runs that ended with a
         number. "paired" and "spread" hold every method but the baseline, over the seeds at which both ended with a
         number; what so few seeds do not determine is NaN, and so is what does not hold where one may stop early: the
-        p-values of the sign test and of the spread. "seeds_needed" is :func:`seeds_needed` for the difference seen, at
-        a level divided by the number of methods. "verdict" is one of :func:`outcomes`.
+        p-values of the sign test and of the spread. "p_value" is that of a single comparison, "holm_p_value" adjusted
+        for the number of methods. "skewed" is :func:`looks_skewed`. "seeds_needed" is an estimate,
+        :func:`seeds_needed` for the difference seen, at a level divided by the number of methods;
+        "seeds_needed_range" is its :func:`seeds_needed_range`. "verdict" is one of :func:`outcomes`.
     """
     if baseline not in scores:
         raise ValueError(f"expected scores of the baseline {baseline!r}, got those of {', '.join(scores) or 'none'}")
@@ -126,9 +143,113 @@ def summary(
     }
     if stop_early is not None:
         found["stop_early"] = {**stop_early._asdict(), "stopped": n < stop_early.at_most}
-    for name, outcome in outcomes(found).items():
-        pairs[name]["verdict"] = outcome
+    verdicts = outcomes(found)
+    for name, p_value in adjusted(found).items():
+        pairs[name] |= {"holm_p_value": p_value, "verdict": verdicts[name]}
     return found
+
+
+def renewed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary of any version with its statistics computed anew from its scores, in today's form.
+
+    Args:
+        content: of a ``summary.json``.
+
+    Returns:
+        The same, with "methods", "paired", "spread" and "failures" as :func:`summary` makes them of these scores. One
+        score a run, as costs are, counts for all three points.
+
+    Raises:
+        ValueError: it is no summary, or a score would change.
+
+    Example:
+        >>> methods = {"baseline": {"values": [3.0, 3.2, 2.9]}, "oe": {"values": [2.0, 2.3, 2.0]}}
+        >>> old = {"task": "t", "metric": "mse", "lower_is_better": True, "methods": methods, "paired": {"oe": {}}}
+        >>> renewed(old)["paired"]["oe"]["verdict"]
+        'helps'
+    """
+    missing = [key for key in _GIVEN if not isinstance(content, Mapping) or key not in content]
+    if missing:
+        raise ValueError(f"expected a summary of a comparison, got one without {', '.join(missing)}")
+    rule = content.get("stop_early")
+    failures = [Failure(**failure) for failure in content.get("failures") or []]
+    made = []
+    for part in parts(content):
+        scores = {name: own.get("at") or dict.fromkeys(POINTS, own["values"]) for name, own in part["methods"].items()}
+        for name, own in scores.items():
+            if own["best_validation"] != part["methods"][name]["values"]:
+                raise ValueError(f"expected the values of {name!r} to be those at the best validation point")
+        made.append(
+            summary(
+                task=content["task"],
+                metric=content["metric"],
+                lower_is_better=content["lower_is_better"],
+                scores=scores,
+                recipe={},
+                environment={},
+                baseline=next(name for name in scores if name not in part["paired"]),
+                failures=[failure for failure in failures if failure.method in scores],
+                stop_early=StopEarly(rule["at_most"], rule["smallest"]) if rule else None,
+            )
+        )
+    joined = {key: {name: own for part in made for name, own in part[key].items()} for key in _COMPUTED}
+    ordered = {key: {name: own[name] for name in content["methods"] if name in own} for key, own in joined.items()}
+    return {**content, **ordered, "failures": [failure._asdict() for failure in failures]}
+
+
+def parts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The summary cut into one for each method that others are held to: each is a family of tests.
+
+    Example:
+        >>> summary = {
+        ...     "methods": {"a": {}, "b": {}, "a deep": {}, "b deep": {}},
+        ...     "paired": {"b": {}, "b deep": {}},
+        ...     "held_to": {"b": "a", "b deep": "a deep"},
+        ... }
+        >>> [list(part["methods"]) for part in parts(summary)]
+        [['a', 'b'], ['a deep', 'b deep']]
+    """
+    pairs, held_to = summary["paired"], summary.get("held_to") or {}
+    bases = [name for name in summary["methods"] if name not in pairs]
+    found = []
+    for base in bases:
+        own = [name for name in pairs if held_to.get(name, bases[0]) == base]
+        methods = {name: summary["methods"][name] for name in (base, *own)}
+        found.append({**summary, "methods": methods, "paired": {name: pairs[name] for name in own}})
+    return found
+
+
+def adjusted(summary: Mapping[str, Any]) -> dict[str, float]:
+    """The p-values after Holm's adjustment for the number of methods that are held to one: those that verdicts go by.
+
+    Args:
+        summary: from :func:`summary`, or read back from ``summary.json``.
+
+    Example:
+        >>> methods = {"baseline": {}, "ld": {}, "oe": {}}
+        >>> adjusted({"methods": methods, "paired": {"ld": {"p_value": 0.01}, "oe": {"p_value": 0.03}}})
+        {'ld': 0.02, 'oe': 0.03}
+    """
+    families = [{name: number(pair["p_value"]) for name, pair in part["paired"].items()} for part in parts(summary)]
+    found = {name: p_value for family in families for name, p_value in holm(family).items()}
+    return {name: found[name] for name in summary["paired"]}
+
+
+def scored_once(summary: Mapping[str, Any]) -> bool:
+    """Whether every run has one score, not one each at the last, the best validation and the best test point.
+
+    That is so of costs, and of a training loop of one's own that returns a number. The command and the studies, whose
+    summaries have "variants", score every run at the three points, even where these coincide.
+
+    Example:
+        >>> at = {"last": [3.0], "best_validation": [3.0], "best_test": [3.0]}
+        >>> scored_once({"methods": {"baseline": {"values": [3.0], "at": at}}})
+        True
+    """
+    if "variants" in summary:
+        return "memory_mb" in summary
+    points = [list(own.get("at", {}).values()) for own in summary["methods"].values()]
+    return all(scores[1:] == scores[:-1] for scores in points)
 
 
 def outcomes(summary: Mapping[str, Any]) -> dict[str, Outcome]:
@@ -149,15 +270,15 @@ def outcomes(summary: Mapping[str, Any]) -> dict[str, Outcome]:
         >>> outcomes({"lower_is_better": True, "methods": methods, "paired": {"oe": pair}})
         {'oe': 'helps'}
     """
-    pairs, smallest = summary["paired"], (summary.get("stop_early") or {}).get("smallest")
-    adjusted = holm({name: number(pair["p_value"]) for name, pair in pairs.items()})
+    smallest = (summary.get("stop_early") or {}).get("smallest")
+    p_values = adjusted(summary)
     found: dict[str, Outcome] = {}
-    for name, pair in pairs.items():
-        if math.isnan(adjusted[name]):
+    for name, pair in summary["paired"].items():
+        if math.isnan(p_values[name]):
             found[name] = "unknown"
         elif smallest is not None and _within(summary, name, smallest):
             found[name] = "negligible"
-        elif adjusted[name] < LEVEL:
+        elif p_values[name] < LEVEL:
             found[name] = "helps" if (pair["difference"] < 0) == summary["lower_is_better"] else "hurts"
         else:
             found[name] = "open"
@@ -181,13 +302,18 @@ def _within(summary: Mapping[str, Any], name: str, smallest: float) -> bool:
 def _of_pairs(x: list[float], y: list[float], level: float, stop_early: StopEarly | None) -> dict[str, Any]:
     if len(x) < 2:
         nothing = Paired(x[0] - y[0] if x else math.nan, math.nan, math.nan, math.nan, len(x))
-        return {**nothing._asdict(), "sign_p_value": math.nan, "seeds_needed": None}
-    _, mean, deviation = differences(x, y)
+        unknown = {"sign_p_value": math.nan, "skewness": math.nan, "skewed": False}
+        return {**nothing._asdict(), **unknown, "seeds_needed": None, "seeds_needed_range": [None, None]}
+    n, mean, deviation = differences(x, y)
     found = paired(x, y) if stop_early is None else paired_anytime(x, y)
+    seen, many_looks = skewness(x, y), stop_early is not None
     return {
         **found._asdict(),
         "sign_p_value": sign_test(x, y) if stop_early is None else math.nan,
-        "seeds_needed": seeds_needed(mean, deviation, level, stop_early=stop_early is not None),
+        "skewness": seen,
+        "skewed": looks_skewed(seen, n),
+        "seeds_needed": seeds_needed(mean, deviation, level, stop_early=many_looks),
+        "seeds_needed_range": list(seeds_needed_range(mean, deviation, n, level, stop_early=many_looks)),
     }
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ordinal_entropy import comparison
 from ordinal_entropy.figures import cost, differences, entropy, sweep
 from ordinal_entropy.figures import curves as training_curves
 from ordinal_entropy.report.tables import Row, Table
@@ -50,14 +51,15 @@ def paired_differences(summary: Mapping[str, Any], scale: float) -> Chart | None
     if not found:
         return None
     traces: list[Trace] = []
+    adjusted, holm = comparison.adjusted(summary), " after Holm's adjustment" if len(summary["paired"]) > 1 else ""
     for row, (name, own) in enumerate(found.items()):
         values = [value / scale for value in own.seeds]
         said = [f"{_safe(name)}<br>one {unit(summary)}: {number(value, sign=True)}" for value in values]
         traces.append(_dots(name, row, values, said, offset=0.2, name=f"one {unit(summary)}", first=row == 0))
         mean, low, high = (value / scale for value in (own.mean, own.low, own.high))
-        p = probability(summary["paired"][name].get("p_value"))
+        p = f"p{holm} {probability(adjusted[name])}"
         interval = f"{number(low, sign=True)} to {number(high, sign=True)}"
-        said = [f"{_safe(name)}<br>mean {number(mean, sign=True)}, 95% interval {interval}, p {p}"]
+        said = [f"{_safe(name)}<br>mean {number(mean, sign=True)}, 95% interval {interval}, {p}"]
         trace = _means(name, row, mean, said, name="mean and 95% interval", first=row == 0)
         trace["error_x"] = {
             "type": "data",
@@ -173,7 +175,7 @@ def _sweep(summary: Mapping[str, Any], key: str, series: str | None, scale: floa
         "yaxis": {"title": {"text": f"{_safe(metric)}{times(scale)}"}, **(_scaled(levels) or _from_zero(levels))},
         "shapes": shapes,
     }  # fmt: skip
-    caption = "Mean and standard deviation over the runs, best on validation; the dashed line is the baseline."
+    caption = f"Mean and standard deviation over the runs; the dashed line is the baseline.{_at(summary)}"
     table = Table(f"Scores against {key}{times(scale)}", ["mean ± standard deviation"], rows)
     return Chart(f"Scores against {key}", caption, [View("", traces, layout)], table)
 
@@ -438,7 +440,7 @@ def _base(summary: Mapping[str, Any]) -> str:
 
 
 def _at(summary: Mapping[str, Any]) -> str:
-    return " Best on validation." if unit(summary) == "seed" else ""
+    return "" if comparison.scored_once(summary) else " Best on validation."
 
 
 def _has(content: Mapping[str, Any], part: str) -> bool:

@@ -3,11 +3,12 @@
 import base64
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ordinal_entropy import methods
+from ordinal_entropy import methods, tasks
 from ordinal_entropy.report import charts, clouds, tables
 from ordinal_entropy.report.charts import Chart
 from ordinal_entropy.report.clouds import Cloud, Progress
@@ -17,6 +18,8 @@ from ordinal_entropy.report.text import NONE, count, metric_name, number
 from ordinal_entropy.report.verdict import Verdict, verdict
 
 _AGAIN = "A folder that holds a finished study is read back, not run again: give a new one by --out."
+_NEW = "NEW stands for a folder that is not there yet."
+_OWN_LOOP = "The scores are those of a training loop of your own, compared by oe.compare: run that again."
 _MOST_RUNS = 12  # whose commands and recipes are shown
 _PICTURE_BYTES = 1_200_000  # of all of a page
 _UNRECORDED = "The command was not recorded; --keys lists what --set takes, the recipe below says what was set."
@@ -109,11 +112,10 @@ def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progre
         chart = charts.curves(curves, names, metric.removeprefix("test_"), 1.0)
         section.charts += [chart] if chart is not None else []
     _add_cloud(section, {run.name: run for run in runs}, found, cache, progress)
-    section.commands = [
-        shlex.join(["ordinal-entropy", "train", task, "--method", run.method, "--seed", str(run.seed), "--out", "NEW"])
-        for run in runs[:_MOST_RUNS]
-    ]
-    section.commands_note = _UNRECORDED
+    for run in runs[:_MOST_RUNS]:
+        chosen = ["--method", run.method, "--seed", str(run.seed)]
+        command, section.commands_note = _command("train", task, chosen, run.recipe)
+        section.commands.append(command)
     for run in runs[:_MOST_RUNS]:
         prefix = "" if len(runs) == 1 else f"{run.name}: "
         section.settings.append(tables.pairs(f"{prefix}recipe", run.recipe))
@@ -225,11 +227,13 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
         section.commands, section.commands_note = [str(command)], _AGAIN
     elif study:
         section.commands, section.commands_note = [f"ordinal-entropy reproduce {study}"], _UNRECORDED
-    else:
-        chosen = ",".join(summary["methods"])
+    elif summary.get("task") in tasks.names():
         seeds = max(len(own["values"]) for own in summary["methods"].values())
-        section.commands = [f"ordinal-entropy compare {summary.get('task', 'TASK')} --methods {chosen} --seeds {seeds}"]
-        section.commands_note = _UNRECORDED
+        chosen = ["--methods", ",".join(summary["methods"]), "--seeds", str(seeds)]
+        again, section.commands_note = _command("compare", str(summary["task"]), chosen, summary.get("recipe") or {})
+        section.commands = [again]
+    else:
+        section.commands_note = _OWN_LOOP
     section.settings.append(tables.pairs("Recipe", summary.get("recipe") or {}))
     for label, recipe in (summary.get("recipes") or {}).items():
         section.settings.append(tables.pairs(f"Recipe of {label}", recipe))
@@ -237,6 +241,16 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
     ran = {"device": summary.get("device"), "seconds of data and training": took}
     known = {key: value for key, value in ran.items() if value is not None}
     section.settings.append(tables.pairs("Environment", {**(summary.get("environment") or {}), **known}))
+
+
+def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, Any]) -> tuple[str, str]:
+    """The command that does it again, by its recipe, and what there is to say of it."""
+    content = {key: value for key, value in recipe.items() if key != "task"}
+    options = None
+    with suppress(ImportError):  # a page can be drawn where the task cannot be trained
+        options = tasks.arguments(task, content)
+    command = shlex.join(["ordinal-entropy", what, task, *chosen, *(options or []), "--out", "NEW"])
+    return command, _UNRECORDED if options is None else _NEW
 
 
 def _scores_of(runs: Sequence[KeptRun]) -> Table:

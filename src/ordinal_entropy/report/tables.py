@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison
 from ordinal_entropy.report.text import NONE, mean_and_std, metric_name, number, probability, published, times
-from ordinal_entropy.report.verdict import parts, unit
+from ordinal_entropy.report.verdict import unit
 
 POINTS = {"last": "last step", "best_validation": "best on validation", "best_test": "best on test"}
 
@@ -39,7 +39,8 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
         paper_at: which of the three steps the paper has; None where that is not known.
     """
     methods, paper = summary["methods"], summary.get("paper") or {}
-    at = [point for point in POINTS if all(point in own.get("at", {}) for own in methods.values())]
+    once = comparison.scored_once(summary)
+    at = [point for point in POINTS if not once and all(point in own.get("at", {}) for own in methods.values())]
     headings = [POINTS[point] + (", as the paper" if point == paper_at and paper else "") for point in at] or ["mean"]
     rows = [
         Row(
@@ -58,7 +59,7 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
     n = max(len(own["values"]) for own in methods.values())
     better = "lower" if summary["lower_is_better"] else "higher"
     spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
-    title = f"Test {metric_name(summary['metric'])}{times(scale)}"
+    title = f"{'' if once else 'Test '}{metric_name(summary['metric'])}{times(scale)}"
     return Table(title, headings, rows, f"{spread}; {better} is better".capitalize() + ".")
 
 
@@ -66,26 +67,26 @@ def differences(summary: Mapping[str, Any], scale: float) -> Table | None:
     """Each method against what it is held to, seed by seed; None where there is only one."""
     if not summary["paired"]:
         return None
-    spreads, held_to = summary.get("spread") or {}, summary.get("held_to") or {}
-    several = len(summary["paired"]) > 1
+    spreads = (summary.get("spread") or {}) if unit(summary) == "seed" else {}
+    held_to = summary.get("held_to") or {}
+    several, adjusted = len(summary["paired"]) > 1, comparison.adjusted(summary)
     rows = []
-    for part in parts(summary):
-        adjusted = comparison.holm({name: _nan(pair["p_value"]) for name, pair in part["paired"].items()})
-        for name, pair in part["paired"].items():
-            low, high = (number(pair[end], scale, sign=True) for end in ("ci_low", "ci_high"))
-            cells = [number(pair["difference"], scale, sign=True), f"{low} to {high}", probability(pair["p_value"])]
-            cells += [probability(adjusted[name])] if several else []
-            if spreads:
-                own = spreads.get(name, {})
-                cells += [number(own.get("ratio")), probability(own.get("p_value"))]
-            rows.append(Row(name, cells))
-    headings = ["difference", "95% interval", "p", *(["p, after Holm"] if several else [])]
+    for name, pair in summary["paired"].items():
+        low, high = (number(pair[end], scale, sign=True) for end in ("ci_low", "ci_high"))
+        cells = [number(pair["difference"], scale, sign=True), f"{low} to {high}", probability(adjusted[name])]
+        cells += [probability(pair["p_value"])] if several else []
+        if spreads:
+            own = spreads.get(name, {})
+            cells += [number(own.get("ratio")), probability(own.get("p_value"))]
+        rows.append(Row(name, cells))
+    headings = ["difference", "95% interval", *(["p after Holm", "raw p"] if several else ["p"])]
     headings += ["std over the baseline's", "p of that"] if spreads else []
     base = "what each is held to" if held_to else next(n for n in summary["methods"] if n not in summary["paired"])
-    at = ", best on validation" if unit(summary) == "seed" else ""
+    at = "" if comparison.scored_once(summary) else ", best on validation"
     looked = "intervals and p-values that hold however often one looked, for the differences"
     how = looked if summary.get("stop_early") else "Student's t on the differences"
     note = f"Method minus baseline{at}; {how} within each {unit(summary)}."
+    note += f" {comparison.skew_warning(summary)}" if comparison.skew_warning(summary) else ""
     return Table(f"Against {base}: {metric_name(summary['metric'])}{times(scale)}", headings, rows, note)
 
 
@@ -175,7 +176,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None or value == "" else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _nan(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -40,13 +40,11 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
         'oe lowers MAE by 0.33 (0.19 to 0.48), n = 3 paired seeds; p = 0.010.'
     """
     findings: list[Finding] = []
-    in_full: list[str] = []
-    for part in parts(summary):
+    in_full = comparison.verdict(summary) if summary["paired"] and unit(summary) == "seed" else []  # words are of seeds
+    p_values = comparison.adjusted(summary)
+    for part in comparison.parts(summary):
         base = next(name for name in part["methods"] if name not in part["paired"])
-        if part["paired"] and unit(summary) == "seed":  # whose words are of seeds
-            in_full += comparison.verdict(part)
-        adjusted = comparison.holm({name: _nan(pair["p_value"]) for name, pair in part["paired"].items()})
-        findings += [_finding(part, name, base, adjusted[name], scale) for name in part["paired"]]
+        findings += [_finding(part, name, base, p_values[name], scale) for name in part["paired"]]
     order = ("better", "worse", "negligible", "no difference", "unknown")
     findings.sort(key=lambda finding: order.index(finding.outcome))
     return Verdict(_headline(summary, findings, scale), findings, in_full)
@@ -62,28 +60,6 @@ def unit(summary: Mapping[str, Any]) -> str:
     return "round" if "memory_mb" in summary else "seed"
 
 
-def parts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The summary cut into one for each method that others are held to.
-
-    Example:
-        >>> summary = {
-        ...     "methods": {"a": {}, "b": {}, "a deep": {}, "b deep": {}},
-        ...     "paired": {"b": {}, "b deep": {}},
-        ...     "held_to": {"b": "a", "b deep": "a deep"},
-        ... }
-        >>> [list(part["methods"]) for part in parts(summary)]
-        [['a', 'b'], ['a deep', 'b deep']]
-    """
-    pairs, held_to = summary["paired"], summary.get("held_to", {})
-    bases = [name for name in summary["methods"] if name not in pairs]
-    found = []
-    for base in bases:
-        own = [name for name in pairs if held_to.get(name, bases[0]) == base]
-        methods = {name: summary["methods"][name] for name in (base, *own)}
-        found.append({**summary, "methods": methods, "paired": {name: pairs[name] for name in own}})
-    return found
-
-
 def _finding(summary: Mapping[str, Any], name: str, base: str, p: float, scale: float) -> Finding:
     pair, several = summary["paired"][name], len(summary["paired"]) > 1
     metric, n = metric_name(summary["metric"]), int(pair["n"])
@@ -94,7 +70,10 @@ def _finding(summary: Mapping[str, Any], name: str, base: str, p: float, scale: 
             f"{name} against {base}: {count(n, f'paired {unit(summary)}')} cannot show a difference, it takes 2.",
         )
     difference, low, high = pair["difference"], pair["ci_low"], pair["ci_high"]
-    chance = p_equals(pair["p_value"]) + (f", {p_equals(p)} after Holm's adjustment" if several else "")
+    chance = (
+        f"{p_equals(p)} after Holm's adjustment ({p_equals(pair['p_value'])} unadjusted)" if several else p_equals(p)
+    )
+    chance += "; the differences look skewed" if pair.get("skewed") else ""
     sizes = f"{number(difference, scale, sign=True)} ({number(low, scale)} to {number(high, scale)}){times(scale)}"
     if comparison.outcomes(summary)[name] == "negligible":
         shown = f"no difference from {base} as large as {_smallest(summary, scale)}, the smallest that matters"
@@ -139,7 +118,3 @@ def _headline(summary: Mapping[str, Any], findings: list[Finding], scale: float)
     matters = f"; {small} {differ} by less than {_smallest(summary, scale)}, which does not matter" if small else ""
     shown = f"; for the other {rest}, {n} paired {unit(summary)}s show no difference" if rest else ""
     return f"Of {len(findings)} methods, {said} by {metric}{matters}{shown}."
-
-
-def _nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 import torch
@@ -85,21 +84,17 @@ def summary_of(
         if progress is not None:
             progress(number + 1, total)
     first = variants[0].name
+    found = comparison.summary(
+        task=task,
+        metric=metric,
+        lower_is_better=True,
+        scores={name: dict.fromkeys(comparison.POINTS, values) for name, values in seconds.items()},
+        recipe=described(recipe),
+        environment=environment.environment(),
+        baseline=first,
+    )
     return {
-        "task": task,
-        "metric": metric,
-        "lower_is_better": True,
-        "methods": {
-            name: {"values": values, "mean": mean(values), "std": stdev(values), "n": len(values)}
-            for name, values in seconds.items()
-        },
-        "paired": {
-            name: comparison.paired(values, seconds[first])._asdict()
-            for name, values in seconds.items()
-            if name != first
-        },
-        "recipe": described(recipe),
-        "environment": environment.environment(),
+        **found,
         "baseline": first,
         "memory_mb": memory,
         "memory_is": "peak of tensors on the GPU" if device.startswith("cuda") else "peak of the whole process",

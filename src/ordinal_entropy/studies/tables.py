@@ -8,6 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ordinal_entropy import comparison
+
 _POINTS = {"last": "last step", "best_validation": "best on\nvalidation", "best_test": "best on test"}
 
 
@@ -68,16 +70,23 @@ def details_table(summary: Mapping[str, Any], names: Mapping[str, str]) -> Table
 
 
 def paired_table(summary: Mapping[str, Any], *, scale: float = 1.0) -> Table:
-    """Each row's paired difference from the baseline, and the ratio of their standard deviations over runs."""
+    """Each row's paired difference from the baseline, and the ratio of their standard deviations over runs.
+
+    Of several rows the p-values are those after Holm's adjustment, with the unadjusted ones beside them.
+    """
     table = _table()
-    for heading in ("difference", "95% interval", "p", "std over\nbaseline's", "p"):
+    adjusted, several = comparison.adjusted(summary), len(summary["paired"]) > 1
+    for heading in ("difference", "95% interval", *(["p after\nHolm", "raw p"] if several else ["p"])):
+        table.add_column(heading, justify="right")
+    for heading in ("std over\nbaseline's", "p of\nthat"):
         table.add_column(heading, justify="right")
     for name, found in summary["paired"].items():
         spread = summary.get("spread", {}).get(name, {})
         table.add_row(
             Text(name),
             *difference_and_interval(found, scale),
-            probability(found["p_value"]),
+            probability(adjusted[name]),
+            *([probability(found["p_value"])] if several else []),
             _number(spread.get("ratio"), 1.0),
             probability(spread.get("p_value")),
         )
@@ -128,7 +137,7 @@ def probability(p: float | None) -> str:
         >>> probability(0.0312), probability(1e-7), probability(None)
         ('0.031', '<0.0001', '-')
     """
-    if p is None:
+    if p is None or math.isnan(p):
         return "-"
     return "<0.0001" if p < 1e-4 else f"{p:.2g}"
 

@@ -6,6 +6,7 @@ A task is looked up by name and loaded when it is asked for.
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import lookup, override, pairs, unknown
+from ordinal_entropy.recipes import described, lookup, override, pairs, unknown, written
 
 _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
@@ -154,6 +155,30 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
         if key not in known:
             raise ValueError(unknown("key", key, known))
     return override(found, settings)
+
+
+def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:
+    """The options of the command line that make a recipe: its preset, or the nearest one, and ``--set`` for the rest.
+
+    Args:
+        name: of the task.
+        content: the recipe, as ``described`` tells of it and as a run folder has it.
+
+    Returns:
+        The options; None where there are none: another task, or a recipe of another version.
+
+    Example:
+        >>> arguments("linear", described(recipe("linear", "quick", ["steps=50", "data=rows"])))
+        ['--preset', 'quick', '--set=data=rows', '--set=steps=50']
+    """
+    found = []
+    for preset, plain in (load(name).presets if name in _WHERE else {}).items():
+        own = described(plain)
+        settings = [f"{key}={written(value)}" for key, value in content.items() if value != own.get(key)]
+        with suppress(ValueError):
+            if described(recipe(name, preset, settings)) == content:
+                found.append(["--preset", preset, *(f"--set={setting}" for setting in settings)])
+    return min(found, key=len, default=None)
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:

@@ -14,6 +14,7 @@ import torch
 
 _MISSING = "operator torchvision::nms does not exist"
 _OPERATORS = ("nms", "qnms")  # those that torchvision registers shape rules for without asking
+_declared: list[str] = []  # those that were missing here
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
@@ -45,4 +46,26 @@ def import_torchvision() -> None:
         for operator in _OPERATORS:
             if not hasattr(torch.ops.torchvision, operator):
                 torch.library.define(f"torchvision::{operator}", _SCHEMA)
+                _declared.append(operator)
         importlib.import_module("torchvision")
+
+
+def torchvision_problem() -> str | None:
+    """Why a plain ``import torchvision`` fails although it is installed, in one line; None where it does not.
+
+    Where :func:`import_torchvision` can do without what is missing, that is said too.
+
+    Example:
+        >>> problem = torchvision_problem()
+        >>> problem is None or "operator" in problem
+        True
+    """
+    try:
+        import_torchvision()
+    except Exception as error:  # whatever an import may raise
+        if isinstance(error, ModuleNotFoundError) and error.name == "torchvision":
+            return None
+        return " ".join(f"{type(error).__name__}: {error}".split())
+    if not _declared:
+        return None
+    return f"{_MISSING}: it is built for another torch; the tasks on images do without its compiled operators"
