@@ -1,6 +1,10 @@
 """The generators against what is known of their statistics; the public files."""
 
+import io
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +35,58 @@ def test_sensors_have_the_covariance_of_the_kernel(rows):
     found = rows.functions.T @ rows.functions / len(rows.functions)
     expected = data.covariance(np.linspace(0, 1, 100), 0.2)
     assert np.abs(found - expected).max() < 5 * math.sqrt(2 / len(rows.functions))
+
+
+@pytest.mark.parametrize("length", [0.02, 0.2, 1.0])
+def test_terms_of_the_field_have_its_covariance_and_their_integrals_too(length):
+    """Within 1e-12; the covariance of u(x) with the integral of u from 0 to y is a difference of error functions."""
+    from scipy.special import erf
+
+    points = np.linspace(0, 1, 101)
+    terms, integrals = data.expansion(points, length)
+    np.testing.assert_allclose(terms @ terms.T, data.covariance(points, length), rtol=0, atol=1e-12)
+    scaled = points / (math.sqrt(2) * length)
+    expected = math.sqrt(math.pi / 2) * length * (erf(scaled - scaled[:, None]) + erf(scaled)[:, None])
+    np.testing.assert_allclose(terms @ integrals.T, expected, rtol=0, atol=1e-12)
+
+
+def test_rows_of_the_linear_operator_are_those_of_their_seed():
+    """Numbers that must never change without a new version of the cached files."""
+    rows = data.linear(3, seed=0)
+    np.testing.assert_allclose(rows.places[:, 0], [0.6369616873, 0.2697867138, 0.0409735239], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(rows.values[:, 0], [0.1953514955, 0.2692487893, -0.0069552169], rtol=0, atol=1e-9)
+    expected = [[0.8885351225, -1.2959422997], [0.4856011105, 2.6396726335], [0.0281025560, 0.5739383898]]
+    np.testing.assert_allclose(rows.functions[:, [0, 99]], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_rows_of_the_linear_operator_do_not_depend_on_the_number_of_threads(rows, threads):
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(threads):
+        again = data.linear(20_000, seed=0)
+    for a, b in zip(rows, again, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-9)
+
+
+def test_rows_do_not_depend_on_the_processor():
+    """OpenBLAS with two threads and with the code that it has for an old processor; another BLAS ignores this.
+
+    Modes are compared without their signs, which are LAPACK's.
+    """
+    script = (
+        "import sys, numpy as np\n"
+        "from ordinal_entropy.tasks.operators import data\n"
+        "parts = data.linear(200, seed=0), data.nonlinear(4, seed=0, paths=50), data.nonlinear_paths(20, seed=0)\n"
+        "parts[1].functions[:] = np.abs(parts[1].functions)\n"
+        "np.save(sys.stdout.buffer, np.concatenate([array.ravel() for rows in parts for array in rows]))"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script], env=os.environ | settings, stdout=subprocess.PIPE)
+        for settings in ({"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Prescott"})
+    ]
+    here, there = (np.load(io.BytesIO(process.communicate(timeout=100)[0])) for process in processes)
+    np.testing.assert_allclose(here, there, rtol=0, atol=1e-6)
 
 
 def test_the_integral_is_that_of_the_function_at_the_sensors(rows):
