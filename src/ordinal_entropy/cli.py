@@ -68,7 +68,8 @@ DeviceOption = Annotated[
 _PRESET_HELP = "paper: as published. small: for small real sets, where a task has any. quick: minutes on a CPU."
 PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help=_PRESET_HELP)]
 _JOBS_HELP = (
-    "Runs on images that train side by side on a device, each a process. Operators and tables train all at once anyway."
+    "Runs on images that train side by side on a device, each a process; on a CPU the numbers are those of one after "
+    "the other. Operators and tables train all at once anyway."
 )
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
