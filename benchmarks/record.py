@@ -7,15 +7,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ordinal_entropy.environment import environment
 
 
 def machine() -> dict[str, Any]:
     """The processor, the memory and the versions in use."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {**environment(), "torch_threads": torch.get_num_threads(), "memory_gib": round(memory, 1)}
+    return {**environment(), "memory_gib": round(memory, 1)}
 
 
 def command() -> str:

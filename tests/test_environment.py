@@ -20,6 +20,7 @@ def test_environment_names_versions_and_machine():
     assert found["numpy"] == numpy.__version__
     assert found["ordinal_entropy"] == ordinal_entropy.__version__
     assert found["processor"] and found["cores"] >= 1 and found["system"]
+    assert found["threads"] == torch.get_num_threads()
     assert (found["gpu"] is None) == (not torch.cuda.is_available())
     assert found["cuda"] == torch.version.cuda
     assert json.loads(json.dumps(found)) == found

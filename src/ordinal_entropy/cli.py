@@ -82,7 +82,8 @@ StudyPresetOption = Annotated[
     ),
 ]
 _JOBS_HELP = (
-    "Runs on images that train side by side on a device, each a process. Operators and tables train all at once anyway."
+    "Runs on images that train side by side on a device, each a process; on a CPU the numbers are those of one after "
+    "the other. Operators and tables train all at once anyway."
 )
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]

@@ -27,8 +27,9 @@ def environment() -> dict[str, Any]:
     """Versions and machine, to be written beside every result.
 
     Returns:
-        "python", "torch", "numpy", "ordinal_entropy" and "triton" versions, "system", "processor", "cores", "gpu" (the
-        name of the current one) and "cuda" (the version that torch was built with); None for what is not there.
+        "python", "torch", "numpy", "ordinal_entropy" and "triton" versions, "system", "processor", "cores", "threads"
+        (that torch computes with on a CPU, unless a recipe says how many), "gpu" (the name of the current one) and
+        "cuda" (the version that torch was built with); None for what is not there.
 
     Example:
         >>> environment()["torch"] == torch.__version__
@@ -43,6 +44,7 @@ def environment() -> dict[str, Any]:
         "system": platform.system(),
         "processor": _processor(),
         "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "cuda": torch.version.cuda,
     }

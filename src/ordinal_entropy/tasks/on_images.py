@@ -5,7 +5,8 @@ What a task has of its own is in an :class:`OnImages`; the training itself is in
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,7 @@ class OnImages:
             folder: of all the runs together; needed.
             progress: is told how many batches are done, and how many there are in all runs that were not finished.
             on_metrics: is told the epochs done and the scores of one run, as a list of one; with one job only.
-            jobs: so many processes train side by side on the device.
+            jobs: so many processes train side by side on the device. On a CPU the numbers are the same with any.
             go_on: a run that raises an exception says so in its folder and in its outcome, and the others go on; on
                 one device only, and not where the dataset cannot be read. Else the exception is raised here.
 
@@ -154,7 +155,8 @@ class OnImages:
 
         def scored(part: str) -> dict[str, float]:
             split = getattr(made.data, part)
-            return training.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
+            with _threads_of(plan.recipe, device):
+                return training.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
 
         for part in training.PARTS:
             found = scored(part)
@@ -252,8 +254,9 @@ class OnImages:
 
             told = in_all if progress is not None else None
             try:
-                history = self._trained(plan, found[key], run, device, told, on_metrics)
-                features = self._feature_scores(run.path, history, device)
+                with _threads_of(plan.recipe, device):
+                    history = self._trained(plan, found[key], run, device, told, on_metrics)
+                    features = self._feature_scores(run.path, history, device)
             except Exception as error:
                 alone = plan.recipe.devices * plan.recipe.nodes == 1  # else other processes wait for this one
                 if not (go_on and alone) or isinstance(error, ImportError):
@@ -336,6 +339,18 @@ def _run_folder(folder: Path, plan: Plan) -> Path:
     from ordinal_entropy.vision.training import LAST
 
     return folder if (folder / LAST).exists() else folder / run_names([plan])[0]
+
+
+@contextmanager
+def _threads_of(recipe: Any, device: str) -> Iterator[None]:
+    """The threads of a run, where a CPU computes it: the order of its sums, and so its rounding, follows from them."""
+    before = torch.get_num_threads()
+    if torch.device(device).type == "cpu":
+        torch.set_num_threads(recipe.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def settings(recipe: Any) -> "Settings":

@@ -35,7 +35,7 @@ def side_by_side(
     shares = [items[k::jobs] for k in range(min(jobs, len(items)))]
     done, total = context.Array("q", len(shares)), context.Array("q", len(shares))
     errors = context.SimpleQueue()
-    threads = max(1, torch.get_num_threads() // max(1, len(shares)))
+    threads = max(1, torch.get_num_threads() // max(1, len(shares)))  # a run on a CPU sets its own
     processes = [
         context.Process(target=_child, args=(work, share, k, done, total, errors, threads))
         for k, share in enumerate(shares)

@@ -107,17 +107,48 @@ def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     assert before == after
 
 
+@pytest.fixture
+def threads():
+    """Sets those of torch; they are put back at the end."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_the_threads_of_a_run_are_those_of_its_recipe(drawn, tmp_path, threads):
+    """However many torch has: so the numbers are the same to the last bit."""
+    found = []
+    for count in (2, 3):
+        threads(count)
+        in_training = []
+        (outcome,) = AGE.train(
+            [Plan("baseline", 0, tiny(drawn, "epochs=1"))],
+            device="cpu",
+            folder=tmp_path / str(count),
+            progress=lambda done, total: in_training.append(torch.get_num_threads()),
+        )
+        found.append((outcome.test, outcome.details))
+        assert set(in_training) == {1} and torch.get_num_threads() == count
+        assert runs.open(tmp_path / str(count) / "baseline-seed0").recipe["threads"] == 1
+    assert found[0] == found[1]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_page")
-def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path):
-    plans = [Plan(method, seed, tiny(drawn, "epochs=1")) for method in ("baseline", "oe") for seed in (0, 1)]
+@pytest.mark.parametrize("count", [1, 4])
+def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path, threads, count):
+    """To the last bit, however many threads torch has; with those that a recipe has by default, and with others."""
+    threads(count)
+    plans = [Plan(method, count, tiny(drawn, "epochs=1")) for method in ("baseline", "oe")]
+    plans += [Plan(plan.method, plan.seed, override(plan.recipe, ["threads=3"])) for plan in plans]
     told = []
     together = AGE.train(
         plans, device="cpu", folder=tmp_path / "a", jobs=2, progress=lambda done, total: told.append((done, total))
     )
+    threads(2)
     alone = AGE.train(plans, device="cpu", folder=tmp_path / "b")
-    assert [outcome.test for outcome in together] == [pytest.approx(outcome.test, rel=1e-4) for outcome in alone]
-    assert len({outcome.last for outcome in together}) == 4
+    assert [outcome.test for outcome in together] == [outcome.test for outcome in alone]
+    assert together[0].last != together[1].last
     assert all(done <= total for done, total in told)
     with pytest.raises(ValueError, match="at least one job, got 0"):
         AGE.train(plans, device="cpu", folder=tmp_path / "a", jobs=0)

@@ -67,6 +67,7 @@ class Age:
     devices: int = 1  # of each machine
     nodes: int = 1  # machines
     strategy: str = "auto"  # of Lightning, for several devices: ddp, ...
+    threads: int = 1  # of a run on a CPU, whose rounding follows from them; more for one large run, --jobs for many
 
     # The method.
     strength: float = 1.0  # of what is added to the task loss
@@ -80,7 +81,7 @@ class Age:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_at_least_1(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes")
+        require_at_least_1(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes", "threads")
         require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
         require_not_negative(self, "padding", "workers", "feature_rows")
         require_positive(self, "learning_rate", "balance")

@@ -91,6 +91,7 @@ class Crowd:
     devices: int = 1  # of each machine
     nodes: int = 1  # machines
     strategy: str = "auto"  # of Lightning, for several devices: ddp, ...
+    threads: int = 1  # of a run on a CPU, whose rounding follows from them; more for one large run, --jobs for many
     flip: bool = False  # predict the mean of an image and its mirror image
 
     # The method.
@@ -108,7 +109,9 @@ class Crowd:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_at_least_1(self, "epochs", "repeats", "batch_size", "accumulate", "devices", "nodes", "stride")
+        require_at_least_1(
+            self, "epochs", "repeats", "batch_size", "accumulate", "devices", "nodes", "threads", "stride"
+        )
         require_not_negative(self, "weight_decay", "momentum", "strength", "tightness_weight", "memory", "generated")
         require_not_negative(self, "train_rows", "feature_rows", "clip", "max_side", "crop", "above", "grouping")
         require_positive(self, "learning_rate", "loss_scale", "sigma", "balance")

@@ -78,6 +78,7 @@ class Depth:
     devices: int = 1  # of each machine
     nodes: int = 1  # machines
     strategy: str = "auto"  # of Lightning, for several devices: ddp, ...
+    threads: int = 1  # of a run on a CPU, whose rounding follows from them; more for one large run, --jobs for many
 
     # The method.
     strength: float = 1.0  # of what is added to the task loss
@@ -93,7 +94,7 @@ class Depth:
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is read."""
-        require_at_least_1(self, "epochs", "batch_size", "accumulate", "devices", "nodes", "stride")
+        require_at_least_1(self, "epochs", "batch_size", "accumulate", "devices", "nodes", "threads", "stride")
         require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
         require_not_negative(self, "workers", "feature_rows", "clip", "angle")
         for name in ("height", "width"):

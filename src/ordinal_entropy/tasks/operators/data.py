@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 NAMES = ("linear", "nonlinear", "nonlinear-paths")
 _FILES = ("train.npz", "test.npz")
 _SDE_FILES = ("train_sde.npz", "test_sde.npz")
-_VERSIONS = {"linear": 3, "nonlinear": 2, "nonlinear-paths": 2}  # of the generators: part of a cached file's name
+_VERSIONS = {"linear": 3, "nonlinear": 3, "nonlinear-paths": 2}  # of the generators: part of a cached file's name
 _BATCH = 2000  # rows of a random field at a time
 _NODES = 100  # nodes of the equation
 _LEFT_OUT = 1e-14  # at most so much of the variance of the field of ``linear``
@@ -135,7 +135,8 @@ def mean_solution(length: float, paths: int, random: np.random.Generator, *, sig
 
     The solution is ``C v - w`` with ``v`` and ``w`` linear in the flow ``e^-b``, and ``C`` a number of the path: so the
     flows are averaged, plainly and weighted by ``C``, and integrated once. The field is drawn in its principal
-    components, as many as leave 1e-12 of its variance out.
+    components, as many as leave 1e-12 of its variance out, with the signs that ``np.linalg.eigh`` gives them: a LAPACK
+    that gives others makes other draws.
     """
     nodes = np.linspace(0, 1, _NODES)
     variances, directions = np.linalg.eigh(covariance(nodes, length))
@@ -168,7 +169,7 @@ def nonlinear(
         functions: how many; ``points`` times as many rows.
         seed: of lengths, places and paths.
         paths: solutions that a mean is taken over.
-        signs: of the modes: "eig", whatever LAPACK gives, or "random".
+        signs: of the modes: "eig", whatever LAPACK gives, or "random", drawn from the seed.
         sigma: standard deviation of the field.
         points: rows of each function.
     """
@@ -180,8 +181,8 @@ def nonlinear(
         random = np.random.default_rng(own)
         length = random.uniform(0.2, 2)
         at_sensors = modes(length)
-        if signs == "random":
-            at_sensors *= random.choice([-1.0, 1.0], size=(len(at_sensors), 1))
+        if signs == "random":  # of modes that are positive at 0, whatever LAPACK gives
+            at_sensors *= np.sign(at_sensors[:, :1]) * random.choice([-1.0, 1.0], size=(len(at_sensors), 1))
         chosen = random.choice(_NODES, size=points, replace=False)
         return at_sensors.reshape(-1), nodes[chosen], mean_solution(length, paths, random, sigma=sigma)[chosen]
 
@@ -193,7 +194,7 @@ def nonlinear_paths(n: int, seed: int, *, sensors: int = 240, sigma: float = 0.1
     """Rows ``b(sensors), x -> u(x)`` with ``(e^b u')' = 10``, one path ``b`` and one place each.
 
     The paper's own words, where its files hold something else: correlation lengths ``l ~ U(1, 2)``, the solution of the
-    path itself. It does not say ``sigma``.
+    path itself. It does not say ``sigma``. Signs of principal components are LAPACK's, as in ``mean_solution``.
     """
     nodes = np.linspace(0, 1, _NODES)
     places = np.linspace(0, 1, sensors)

@@ -1,7 +1,7 @@
-"""Training of many small networks at once, each as it would be alone.
+"""Training of many small networks at once, each as it would be alone but for rounding.
 
-All runs of a stack take their steps together, in products over the whole stack (on a GPU in a CUDA graph). A run's
-numbers do not depend on what trains beside it; a run that diverges does not disturb the others.
+All runs of a stack take their steps together, in products over the whole stack (on a GPU in a CUDA graph). What trains
+beside a run changes its numbers by rounding at most; a run that diverges does not disturb the others.
 """
 
 import hashlib
