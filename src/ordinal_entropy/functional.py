@@ -146,7 +146,8 @@ def ordinal_entropy(
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
         if push:
             unchanged = amount is None and features.dim() == 2 and features.dtype is x.dtype
-            as_they_came = unchanged and memory is None and not gather and unit is None  # a view less for the gradient to go through
+            # a view less for the gradient to go through
+            as_they_came = unchanged and memory is None and not gather and unit is None
             points, values, copies = features if as_they_came else x, y, amount
             if max_samples is not None and drawn:
                 chance = torch.rand(g, n, device=x.device, generator=generator)

@@ -178,7 +178,7 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
 
 @triton.jit
 def _times(x, factor):
-    """Rows times a float64 number each, which may be beyond float32: first times a power of two, then times the rest."""
+    """Rows times a float64 number each, which may be beyond float32: times a power of two, then times the rest."""
     power = (factor.to(tl.int64, bitcast=True) & 0x7FF0000000000000).to(tl.float64, bitcast=True)
     power = tl.minimum(tl.maximum(power, 1.1754943508222875e-38), 8.507059173023462e37)  # 2^-126 to 2^126
     return x * power.to(tl.float32)[:, None] * (factor / power).to(tl.float32)[:, None]
