@@ -1,6 +1,7 @@
 """A strength that sets itself: the ratio of two gradients at the features, through everything training does to it."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from ordinal_entropy import OrdinalEntropy, methods
+from ordinal_entropy import OrdinalEntropy, capture, methods
 from ordinal_entropy.balance import Balance
 from processes import run
 
@@ -218,6 +219,79 @@ def test_after_a_collapse_the_fraction_holds_at_once():
         reg(spread, targets, task_loss=task)
     diversity = reg.terms(spread, targets).diversity
     assert norm(reg.strengths.diversity * diversity, spread) == pytest.approx(0.1 * norm(task, spread), rel=1e-2)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.fc = nn.Linear(5, 8), nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 1))
+
+    def features(self, x):
+        return self.body(x).tanh()
+
+    def forward(self, x):
+        return self.fc(self.features(x))
+
+
+def compiled_steps(make, way):
+    """Losses, strengths and weights of some steps, in which the step or the model is compiled."""
+    torch._dynamo.reset()
+    model, reg = Model(), OrdinalEntropy(balance=Balance(0.1, warm_up=2), memory=16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        features = model.features(x)
+        task = mse_loss(model.fc(features), y)
+        return task + reg(features, y, task_loss=task)
+
+    if way == "step":
+        step = make(step)
+    else:
+        called = make(model)
+        tap = capture(called, "fc")
+
+        def step(x, y):
+            task = mse_loss(called(x), y)
+            return task + reg(tap.features, y, task_loss=task)
+
+    losses = []
+    for seed in range(3):
+        x = torch.randn(24, 5, generator=torch.Generator().manual_seed(seed))
+        loss = step(x, (2 * x.sum(1, keepdim=True)).round())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    torch._dynamo.reset()
+    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    return torch.stack(losses), torch.stack([*reg.strengths]), weights
+
+
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its compiler
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", ["step", "model"])
+def test_compiled_steps_are_those_without_a_compiler(way, backend):
+    if way == "step" and TORCH < (2, 13):
+        pytest.skip("this torch cannot leave a function to Python")
+    expected = compiled_steps(lambda each: each, way)
+    for found, other in zip(compiled_steps(partial(torch.compile, backend=backend), way), expected, strict=True):
+        torch.testing.assert_close(found, other)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_one_compiled_graph_is_told_from_a_loss_of_something_else():
+    torch._dynamo.reset()
+    model = Model()
+    both = torch.compile(lambda x: (model.features(x), model(x).square().mean()), backend="aot_eager")
+    features, task = both(torch.ones(4, 5))
+    with pytest.raises(ValueError, match=r"expected a graph of torch\.compile to end at the features"):
+        OrdinalEntropy(balance=0.1)(features, torch.arange(4.0), task_loss=task)
+    torch._dynamo.reset()
 
 
 def test_it_goes_where_the_features_are():

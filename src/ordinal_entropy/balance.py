@@ -10,9 +10,13 @@ A gradient that is rounding and nothing else, as that of the cosine distance bet
 size to be compared with: a term that has none larger is given no strength.
 """
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from ordinal_entropy import graph_edges
 
 FRACTION = 0.1  # of the task loss's gradient
 DECAY = 0.98  # of the running means, a step
@@ -121,6 +125,8 @@ class Balance(nn.Module):
         self.register_buffer("squares", torch.zeros(1 + terms))  # the task loss's, then each term's
         self.register_buffer("steps", torch.zeros(()))
 
+        graph_edges.needed_by(self)
+
     @property
     def strengths(self) -> Tensor:
         """One a term, as of the last step; without a graph."""
@@ -138,6 +144,7 @@ class Balance(nn.Module):
         if self.squares.device != features.device:  # once, if at all
             self.to(features.device)
         if self.training and torch.is_grad_enabled() and features.requires_grad:
+            graph_edges.leave_to_python()
             self._observe(features, task_loss, terms, rounding)
         return self.strengths
 
@@ -153,10 +160,7 @@ class Balance(nn.Module):
             if loss.requires_grad:
                 (by_features,) = torch.autograd.grad(loss * scale, features, retain_graph=True, allow_unused=True)
             if by_features is None and loss is task_loss:
-                raise ValueError(
-                    "expected a task_loss that depends on the features, got one that does not; it must be of the same "
-                    "forward pass, and the features the tensor that went into the head"
-                )
+                raise ValueError(_why_no_gradient(features, task_loss))
             norm = features.new_zeros((), dtype=dtype) if by_features is None else by_features.to(dtype).norm()
             found.append((norm / scale).square())
         now = torch.stack(found)
@@ -169,6 +173,25 @@ class Balance(nn.Module):
         self.squares.copy_(squares)
         self.steps.copy_(steps)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        graph_edges.needed_by(self)
+
     def extra_repr(self) -> str:
         """The fraction and the rest."""
         return f"{self.fraction:g}, decay={self.decay}, warm_up={self.warm_up}"
+
+
+def _why_no_gradient(features: Tensor, task_loss: Tensor) -> str:
+    """What is wrong with a task loss that has no gradient by the features, in words."""
+    if any("Compiled" in type(each.grad_fn).__name__ for each in (features, task_loss)):
+        return (
+            "expected a graph of torch.compile to end at the features, got one with features and task_loss inside, "
+            "from which the gradient of one by the other cannot be had: make the regularizer before anything is "
+            "compiled, do not set fullgraph, and take the features from oe.capture(model), or call "
+            "torch._dynamo.graph_break() between the features and the head"
+        )
+    return (
+        "expected a task_loss that depends on the features, got one that does not; it must be of the same forward "
+        "pass, and the features the tensor that went into the head"
+    )

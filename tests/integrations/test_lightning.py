@@ -604,3 +604,19 @@ def test_callbacks_have_a_state_each(tmp_path):
     assert len(states) == 2 and all(state["regularizer.balance.steps"] == STEPS for state in states.values())
     with pytest.raises(ValueError, match="expected a checkpoint of a run with the same method, whose state is nothing"):
         OrdinalEntropyCallback("oe").load_state_dict(next(iter(states.values())))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_module_with_a_strength_that_sets_itself(backend):
+    torch._dynamo.reset()
+    callback = OrdinalEntropyCallback("oe-balanced")
+    module = torch.compile(Plain(), backend=backend)
+    fit(module, callback)
+    method = oe.methods.create("oe-balanced")
+    expected = by_hand(method)
+    for name, value in expected.state_dict().items():
+        torch.testing.assert_close(module._orig_mod.net.state_dict()[name], value, rtol=0, atol=1e-6)
+    torch.testing.assert_close(callback._tapped.method.state_dict(), method.state_dict())
+    torch._dynamo.reset()
