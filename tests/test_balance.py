@@ -1,6 +1,7 @@
 """A strength that sets itself: the ratio of two gradients at the features, through everything training does to it."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from ordinal_entropy import OrdinalEntropy, methods
+from ordinal_entropy import OrdinalEntropy, capture, methods
 from ordinal_entropy.balance import Balance
 from processes import run
 
@@ -169,21 +170,140 @@ def test_a_term_that_seldom_has_a_gradient_is_bounded_in_the_steps_in_which_it_h
         assert found == pytest.approx(0.1 * (1 - decay) ** -0.5 * norm(task, features), rel=1e-3)
 
 
+def one_direction(seed, kind):
+    """Features of one direction, whose cosine distances have no gradient but rounding."""
+    generator = torch.Generator().manual_seed(seed)
+    direction = torch.ones(1, 6) if kind == "diagonal" else torch.randn(1, 6, generator=generator)
+    lengths = torch.rand(8, 1, generator=generator) + 0.5
+    if kind == "opposite":  # as far apart as they can be: no gradient either
+        lengths = lengths * torch.tensor([1.0, -1.0]).repeat(4)[:, None]
+    targets = torch.tensor([0.0, 1.0]).repeat(4) if kind == "opposite" else torch.randint(4, (8,), generator=generator)
+    weights = torch.randn(6, 1, generator=generator)
+    return (direction * lengths).requires_grad_(), targets.float()[:, None], weights
+
+
+@pytest.mark.parametrize("rescale", ["max", "none"])
+@pytest.mark.parametrize("kind", ["diagonal", "any", "opposite"])
+def test_a_gradient_that_is_rounding_has_no_strength(kind, rescale):
+    for seed in range(40):
+        features, targets, weights = one_direction(seed, kind)
+        targets = targets if rescale == "max" else 1000 * targets
+        reg = OrdinalEntropy(distance="cosine", rescale=rescale, balance=Balance(0.1, warm_up=0))
+        for _ in range(4):
+            loss = reg(features, targets, task_loss=mse_loss(features @ weights, targets))
+            assert loss.isfinite()
+            assert reg.strengths.diversity == 0
+
+
+@pytest.mark.parametrize("weighting", ["l2", torch.cdist])
+def test_strengths_are_finite_whatever_the_unit(weighting):
+    """Of weights by a function it is not known what rounding is."""
+    for seed in range(40):
+        features, targets, weights = one_direction(seed, "diagonal")
+        reg = OrdinalEntropy(distance="cosine", weighting=weighting, rescale="none", balance=Balance(0.1, warm_up=0))
+        loss = reg(features, 1e-6 * targets, task_loss=1e6 * mse_loss(features @ weights, targets))
+        assert loss.isfinite() and torch.stack([*reg.strengths]).isfinite().all()
+        (gradient,) = torch.autograd.grad(loss, features)
+        assert gradient.isfinite().all()
+
+
+def test_after_a_collapse_the_fraction_holds_at_once():
+    features, targets, weights = one_direction(0, "diagonal")
+    reg = OrdinalEntropy(distance="cosine", balance=Balance(0.1, warm_up=0))
+    for _ in range(20):
+        reg(features, targets, task_loss=mse_loss(features @ weights, targets))
+    assert reg.strengths.diversity == 0
+    head, spread, targets = problem()
+    task = mse_loss(head(spread), targets)
+    for _ in range(300):  # what the task loss had at the collapse is forgotten
+        reg(spread, targets, task_loss=task)
+    diversity = reg.terms(spread, targets).diversity
+    assert norm(reg.strengths.diversity * diversity, spread) == pytest.approx(0.1 * norm(task, spread), rel=1e-2)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.fc = nn.Linear(5, 8), nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 1))
+
+    def features(self, x):
+        return self.body(x).tanh()
+
+    def forward(self, x):
+        return self.fc(self.features(x))
+
+
+def compiled_steps(make, way):
+    """Losses, strengths and weights of some steps, in which the step or the model is compiled."""
+    torch._dynamo.reset()
+    model, reg = Model(), OrdinalEntropy(balance=Balance(0.1, warm_up=2), memory=16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        features = model.features(x)
+        task = mse_loss(model.fc(features), y)
+        return task + reg(features, y, task_loss=task)
+
+    if way == "step":
+        step = make(step)
+    else:
+        called = make(model)
+        tap = capture(called, "fc")
+
+        def step(x, y):
+            task = mse_loss(called(x), y)
+            return task + reg(tap.features, y, task_loss=task)
+
+    losses = []
+    for seed in range(3):
+        x = torch.randn(24, 5, generator=torch.Generator().manual_seed(seed))
+        loss = step(x, (2 * x.sum(1, keepdim=True)).round())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    torch._dynamo.reset()
+    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    return torch.stack(losses), torch.stack([*reg.strengths]), weights
+
+
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
-def test_compiled():
-    head, features, targets = problem()
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its compiler
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", ["step", "model"])
+def test_compiled_steps_are_those_without_a_compiler(way, backend):
+    if way == "step" and TORCH < (2, 13):
+        pytest.skip("this torch cannot leave a function to Python")
+    expected = compiled_steps(lambda each: each, way)
+    for found, other in zip(compiled_steps(partial(torch.compile, backend=backend), way), expected, strict=True):
+        torch.testing.assert_close(found, other)
 
-    def step(reg, own):
-        task = mse_loss(head(own), targets)
-        return task + reg(own, targets, task_loss=task)
 
-    found = []
-    for make in (lambda f: f, lambda f: torch.compile(f, backend="eager")):
-        reg, own = OrdinalEntropy(balance=Balance(0.1, warm_up=0)), features.detach().clone().requires_grad_()
-        loss = make(step)(reg, own)
-        found.append((loss.detach(), torch.autograd.grad(loss, own)[0], reg.balance.squares))
-    for eager, compiled in zip(*found, strict=True):
-        torch.testing.assert_close(eager, compiled)
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_one_compiled_graph_is_told_from_a_loss_of_something_else():
+    torch._dynamo.reset()
+    model = Model()
+    both = torch.compile(lambda x: (model.features(x), model(x).square().mean()), backend="aot_eager")
+    features, task = both(torch.ones(4, 5))
+    with pytest.raises(ValueError, match=r"expected a graph of torch\.compile to end at the features"):
+        OrdinalEntropy(balance=0.1)(features, torch.arange(4.0), task_loss=task)
+    torch._dynamo.reset()
+
+
+def test_it_goes_where_the_features_are():
+    """Without a look at any number: "meta" has none."""
+    balance = Balance(terms=1)
+    features = torch.ones(4, 3, device="meta", requires_grad=True)
+    strengths = balance(features, features.square().sum(), features.sum())
+    assert {each.device.type for each in (strengths, *balance.buffers())} == {"meta"}
+    saved = {"squares": torch.tensor([4.0, 1.0]), "steps": torch.tensor(100.0)}
+    balance = Balance(terms=1)
+    balance.load_state_dict(saved)
+    assert balance.strengths == 0.2
 
 
 def networks():

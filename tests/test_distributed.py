@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ordinal_entropy import OrdinalEntropy
+from ordinal_entropy import OrdinalEntropy, distributed
 from ordinal_entropy.functional import ordinal_entropy
 from processes import run
 
@@ -120,3 +120,68 @@ def alone(rank, world):
 def test_one_rank_or_no_process_group_is_an_ordinary_call():
     assert alone(0, 1)
     assert run(alone, 1) == [torch.tensor(True)]
+
+
+# --- ranks that do not agree ------------------------------------------------------------------------------------------
+
+
+def said(call):
+    """The sentence of the error that a call raises."""
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def disagreements(rank, world):
+    """Errors of calls in which the ranks differ; after each, whether the next call is of both ranks' same step."""
+    x, y, _ = rows((6, 6))
+    own = slice(6 * rank, 6 * rank + 6)
+    x, y = x[own], y[own]
+    nan = torch.where(torch.arange(6) < 2 * rank, torch.nan, y)
+    calls = [
+        lambda: ordinal_entropy(x, y.long() if rank else y.float(), gather=True),
+        lambda: ordinal_entropy(x.float() if rank else x, y, gather=True),
+        lambda: ordinal_entropy(x[:, : 5 - rank], y, gather=True),
+        lambda: ordinal_entropy(x, torch.stack([y] * (1 + rank), 1), gather=True),
+        lambda: ordinal_entropy(x, nan, gather=True),  # two rows of rank 1
+        lambda: ordinal_entropy(x.tolist() if rank == 0 else x, y, gather=True),
+        lambda: OrdinalEntropy(gather=True)(x, y) if rank else OrdinalEntropy(gather=True).terms(x, y),
+    ]
+    answers = []
+    for step, call in enumerate(calls):
+        answers.append((said(call), ordinal_entropy(x + step, y, gather=True)))
+    calls = distributed._CALLS
+    calls[next(iter(calls))] += rank  # a call of rank 1 that came to nothing
+    answers.append((said(lambda: ordinal_entropy(x, y, gather=True)), ordinal_entropy(x, y, gather=True)))
+    return answers
+
+
+def test_ranks_that_differ_raise_together_and_meet_again_in_the_next_call():
+    x, y, _ = rows((6, 6))
+    types = "expected features and targets of one type and width on all ranks, got "
+    usual = "5 float64 features and 1 float64 targets on rank"
+    sentences = [
+        f"{types}5 float64 features and 1 float32 targets on rank 0, {usual} 1",
+        f"{types}{usual} 0, 5 float32 features and 1 float64 targets on rank 1",
+        f"{types}{usual} 0, 4 float64 features and 1 float64 targets on rank 1",
+        f"{types}{usual} 0, 5 float64 features and 2 float64 targets on rank 1",
+        None,
+        None,
+        "expected all ranks to compute the same terms with gather=True, got the diversity on rank 0, diversity and "
+        "tightness on rank 1",
+        "expected all ranks to make the same calls with gather=True, got call 15 on rank 0, call 16 on rank 1",
+    ]
+    nan = "expected finite targets inside the mask, got 2 rows with NaN or infinite values"
+    kind = "expected features and targets to be tensors, got list and Tensor"
+    alone = {4: (1, f"ValueError: {nan}"), 5: (0, f"TypeError: {kind}")}
+    for rank, answers in enumerate(run(disagreements, 2)):
+        for step, (sentence, after) in enumerate(answers):
+            if step in alone:
+                failing, error = alone[step]
+                other = f"got an error on rank {failing}: {error.partition(': ')[2]}"
+                assert sentence == (error if rank == failing else f"ValueError: expected rows from every rank, {other}")
+            else:
+                assert sentence == f"ValueError: {sentences[step]}"
+            torch.testing.assert_close(after, ordinal_entropy(x + (step if step < 7 else 0), y))

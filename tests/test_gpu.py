@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ordinal_entropy import kernels
+from ordinal_entropy import OrdinalEntropy, kernels
 from ordinal_entropy.functional import ordinal_entropy
 
 pytestmark = [
@@ -514,3 +514,26 @@ def test_a_dense_step_takes_few_launches():
     names = [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     assert names
     assert len(names) <= 22, names
+
+
+def test_a_balance_and_a_memory_go_where_the_features_are():
+    """The module was never moved; after the first step nothing waits for the device."""
+    reg = OrdinalEntropy(balance=0.1, memory=64)
+    features, targets, _ = (each.cuda() for each in batch(100))
+    features.requires_grad_()
+    reg(features, targets, task_loss=features.square().mean())
+    assert all(each.is_cuda for each in reg.buffers())
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        reg(features, targets, task_loss=features.square().mean()).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(strength > 0 for strength in reg.strengths)
+
+
+def test_on_a_gpu_too_rows_that_are_not_finite_are_not_remembered():
+    reg = OrdinalEntropy(memory=8)
+    features, targets, _ = (each.cuda() for each in batch(6))
+    features[2, 1] = torch.inf
+    reg(features, targets)
+    assert all(each.isfinite().all() for each in reg.buffers()) and reg.memory.amount.sum() == 5

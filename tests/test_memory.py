@@ -78,6 +78,51 @@ def test_rows_outside_the_mask_are_no_partners():
     assert nobody.isfinite()
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_rows_that_are_not_finite_are_not_remembered(wrong):
+    reg, first, new = OrdinalEntropy(memory=5), batch(4, 0), batch(3, 1)
+    reg(*first)
+    x, y = batch(3, 2)
+    spoiled = x.detach().clone()
+    spoiled[1, 2] = wrong
+    reg(spoiled, y)
+    assert all(each.isfinite().all() for each in reg.memory.buffers())
+    assert reg.memory.amount.sum() == 5
+    sound = torch.tensor([True, False, True])  # the older rows keep their places
+    both = torch.cat([new[0], x[sound], first[0][:3]]), torch.cat([new[1], y[sound], first[1][:3]])
+    loss = reg(*new)
+    torch.testing.assert_close(loss, functional.ordinal_entropy(*both))
+    assert torch.autograd.grad(loss, new[0])[0].isfinite().all()
+
+
+def test_rows_that_the_memory_has_no_numbers_for_are_not_remembered():
+    reg = OrdinalEntropy(memory=4)
+    reg(torch.randn(2, 3), torch.rand(2))  # of float32
+    reg(torch.full((2, 3), 1e300, dtype=torch.float64), torch.rand(2))
+    assert reg.memory.features.isfinite().all() and reg.memory.amount.sum() == 2
+
+
+def test_one_overflow_costs_one_step():
+    """Under a loss scale: the scale is halved once, and every later step is made."""
+    torch.manual_seed(0)
+    body, head = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    reg, made = OrdinalEntropy(memory=64, balance=0.1), []
+    for step in range(8):
+        x, y = torch.randn(4, 3), torch.randint(3, (4, 1)).float()
+        features = body(x) * (float("inf") if step == 2 else 1)
+        task = (head(features) - y).square().mean()
+        optimizer.zero_grad()
+        scaler.scale(task + reg(features, y, task_loss=task)).backward()
+        before = body.weight.clone()
+        scaler.step(optimizer)
+        scaler.update()
+        made.append(not torch.equal(before, body.weight))
+    assert made == [True, True, False, True, True, True, True, True]
+    assert scaler.get_scale() == 2.0**9
+
+
 def test_maps_and_points_are_rows():
     reg = OrdinalEntropy(memory=50)
     maps = torch.randn(2, 5, 3, 3, dtype=torch.float64, requires_grad=True)

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
+from ordinal_entropy import graph_edges
+
 __all__ = ["Tap", "capture"]
 
 _COMPILED = (
@@ -136,6 +138,9 @@ def capture(model: nn.Module, layer: str | nn.Module | None = None, *, output: b
     handles = [module.register_forward_pre_hook(_Start(record)) for module in calls]
     for name, module in layers.items():
         handles.append(module.register_forward_hook(_Keep(record, name), with_kwargs=True))
+    last = list(layers.values())[-1]  # of all linear layers most likely the head
+    end = last.register_forward_hook if output else last.register_forward_pre_hook
+    handles.append(end(_Edge()))
     return Tap(record, handles)
 
 
@@ -181,6 +186,16 @@ class _Keep:
             value = tensors[0] if tensors else inputs
         self.record.value = value
         self.record.layer = self.layer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Idle, ()
+
+
+class _Edge:
+    """Hook where the features are: a graph that is being compiled ends there, where a strength sets itself."""
+
+    def __call__(self, *args: Any) -> None:
+        graph_edges.end_here()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Idle, ()

@@ -1,6 +1,7 @@
 """The regularizer as pure functions: diversity, tightness, and their weighted difference."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -110,15 +111,23 @@ def ordinal_entropy(
         if count is not None and not (isinstance(count, int) and count >= 1):
             raise ValueError(f"expected {name} to be a whole number of at least 1, got {count!r}")
 
-    data = rows(features, targets, mask, sample_weight, stride=stride, per=per, check=check)
+    push = isinstance(diversity_weight, Tensor) or diversity_weight != 0
+    pull = isinstance(tightness_weight, Tensor) or tightness_weight != 0
+    own_rows = partial(rows, features, targets, mask, sample_weight, stride=stride, per=per, check=check)
     if gather:
-        data, generator = distributed.join(data, generator, along="rows" if per == "batch" else "groups")
+        data, generator = distributed.join(
+            own_rows,
+            generator,
+            along="rows" if per == "batch" else "groups",
+            terms=distributed.TERMS[2 * push + pull],
+            device=getattr(features, "device", None),
+        )
+    else:
+        data = own_rows()
     if memory is not None:
         data = memory.joined(data)
     x, y, amount, eager = data
     g, n, d = x.shape
-    push = isinstance(diversity_weight, Tensor) or diversity_weight != 0
-    pull = isinstance(tightness_weight, Tensor) or tightness_weight != 0
     if g * n == 0 or not (push or pull):
         return x[:, :0].sum()  # no rows: a zero that is part of the graph
     if amount is None and grouping != "none":

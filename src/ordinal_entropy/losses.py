@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy import functional
-from ordinal_entropy.balance import Balance
-from ordinal_entropy.kernels.weights import Function
+from ordinal_entropy.balance import Balance, rounding
+from ordinal_entropy.kernels.weights import POWERS, Function
 from ordinal_entropy.memory import Memory
 
 
@@ -213,6 +213,23 @@ class OrdinalEntropy(nn.Module):
             weights = weights.to(self.balance.squares.device) * self.balance.strengths
         return Terms(*weights)
 
+    def rounding(self, features: Tensor, targets: Tensor) -> Tensor:
+        """What the squared norm of each term's gradient may be by rounding alone ``(2, r)``, for a balance.
+
+        Args:
+            features: ``(r, ...)``, in any layout, of each of ``r`` runs.
+            targets: ``(r, ...)``, likewise.
+        """
+        if not (self.normalize or self.distance == "cosine"):  # distances of features themselves: gradients of length 1
+            return features.new_zeros(2, len(features), dtype=torch.float32)
+        unit: Tensor | float = 1.0
+        if self.rescale == "none" and self.weighting != "none":  # weights in the unit of the targets
+            unit = 0.0  # not known
+            if isinstance(self.weighting, str) and targets.numel():
+                numbers = targets.flatten(1).float()
+                unit = (numbers.amax(1) - numbers.amin(1)) ** POWERS[self.weighting]
+        return torch.stack([rounding(features, unit), rounding(features)])
+
     def _balanced(
         self,
         balance: Balance,
@@ -221,7 +238,7 @@ class OrdinalEntropy(nn.Module):
         memory: Memory | None,
     ) -> Tensor:
         """Both terms at the strengths that the balance finds."""
-        features = data[0]
+        features, targets = data[:2]
         if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
             raise ValueError(
                 f"expected task_loss with balance={balance.fraction:g}, a strength that sets itself, got none: call it "
@@ -230,7 +247,10 @@ class OrdinalEntropy(nn.Module):
         weights = self.diversity_weight, self.tightness_weight
         push, pull = (float(weight != 0) for weight in weights)  # a term of weight 0 is not computed
         terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
-        found = balance.strengths if task_loss is None else balance(features, task_loss, *terms)
+        if task_loss is None:
+            found = balance.strengths
+        else:
+            found = balance(features, task_loss, *terms, rounding=self.rounding(features[None], targets[None])[:, 0])
         return weights[0] * found[0] * terms[0] + weights[1] * found[1] * terms[1]
 
     def _balance(self, given: float | Balance | None) -> Balance | None:

@@ -72,13 +72,21 @@ class Memory(nn.Module):
         )
 
     def keep(self) -> None:
-        """Remembers the rows that were joined last, and forgets as many of the oldest."""
+        """Remembers the rows that were joined last, and forgets as many of the oldest.
+
+        A row with a number that is not finite, as an overflow leaves it, is not remembered: an older one stays instead.
+        """
         if self._new is None:
             return
-        for name in ("features", "targets", "amount"):
-            kept = getattr(self, name)
-            kept.copy_(torch.cat([getattr(self._new, name).to(kept.dtype), kept], 1)[:, : self.size])
+        names = ("features", "targets", "amount")
+        new = [getattr(self._new, name).to(getattr(self, name).dtype) for name in names]
         self._new = None
+        finite = new[0].isfinite().all(-1) & new[1].isfinite().all(-1) & new[2].isfinite()  # (1, n)
+        usable = torch.cat([finite, torch.ones_like(self.amount, dtype=torch.bool)], 1)
+        first = usable.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[0, : self.size]  # in their order
+        for name, rows in zip(names, new, strict=True):
+            kept = getattr(self, name)
+            kept.copy_(torch.cat([rows, kept], 1).index_select(1, first))
 
     def forget(self) -> None:
         """Empties it, as for another dataset."""

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 import ordinal_entropy as oe
 from ordinal_entropy.integrations.lightning import OrdinalEntropyCallback
 from ordinal_entropy.integrations.override import Override
+from ordinal_entropy.memory import Memory
 
 from oracle import terms
 
@@ -563,3 +564,59 @@ def test_a_batch_without_targets():
 def test_bad_options(options, error, sentence):
     with pytest.raises(error, match=sentence):
         OrdinalEntropyCallback(**options)
+
+
+# --- strengths that set themselves ------------------------------------------------------------------------------------
+
+
+def balanced():
+    return oe.methods.create("oe-balanced", memory=Memory(8, saved=True))
+
+
+def test_a_resumed_run_goes_on_with_the_strengths_that_it_had(tmp_path):
+    def strengths(callback):
+        return [float(each) for each in callback._tapped.method.regularizer.strengths]
+
+    whole = OrdinalEntropyCallback(balanced()), Plain()
+    fit(whole[1], whole[0], data=batches() * 2)
+    first = OrdinalEntropyCallback(balanced())
+    fit(Plain(), first).save_checkpoint(tmp_path / "first.ckpt")
+    seen = []
+
+    class Watching(lightning.Callback):
+        def on_train_start(self, trainer, pl_module):
+            seen.append(strengths(second))
+
+    second, module = OrdinalEntropyCallback(balanced()), Plain()
+    made = trainer(second, Watching(), max_epochs=2)
+    made.fit(module, DataLoader(batches(), batch_size=None), ckpt_path=tmp_path / "first.ckpt")
+    assert seen == [strengths(first)] and seen[0][0] > 0
+    assert strengths(second) == strengths(whole[0])
+    assert_same_weights(module, whole[1].net)
+
+
+def test_callbacks_have_a_state_each(tmp_path):
+    pair = [OrdinalEntropyCallback(balanced(), name=name) for name in ("first", "second")]
+    made = trainer(*pair)
+    made.fit(Plain(), DataLoader(batches(), batch_size=None))
+    made.save_checkpoint(tmp_path / "both.ckpt")
+    states = torch.load(tmp_path / "both.ckpt", weights_only=True)["callbacks"]
+    assert len(states) == 2 and all(state["regularizer.balance.steps"] == STEPS for state in states.values())
+    with pytest.raises(ValueError, match="expected a checkpoint of a run with the same method, whose state is nothing"):
+        OrdinalEntropyCallback("oe").load_state_dict(next(iter(states.values())))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_module_with_a_strength_that_sets_itself(backend):
+    torch._dynamo.reset()
+    callback = OrdinalEntropyCallback("oe-balanced")
+    module = torch.compile(Plain(), backend=backend)
+    fit(module, callback)
+    method = oe.methods.create("oe-balanced")
+    expected = by_hand(method)
+    for name, value in expected.state_dict().items():
+        torch.testing.assert_close(module._orig_mod.net.state_dict()[name], value, rtol=0, atol=1e-6)
+    torch.testing.assert_close(callback._tapped.method.state_dict(), method.state_dict())
+    torch._dynamo.reset()

@@ -243,8 +243,9 @@ def test_clone_has_the_parameters_and_nothing_fitted():
 
 
 @pytest.mark.parametrize("by", ["pickle", "joblib"])
-def test_pickled_it_predicts_and_goes_on_as_before(by):
-    model = small(batch_size=16).fit(X, Y)
+@pytest.mark.parametrize("method", ["oe", "oe-balanced"])
+def test_pickled_it_predicts_and_goes_on_as_before(by, method):
+    model = small(batch_size=16, method=method).fit(X, Y)
     if by == "pickle":
         twin = pickle.loads(pickle.dumps(model))
     else:

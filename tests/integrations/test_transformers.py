@@ -12,6 +12,7 @@ from torch import nn
 import ordinal_entropy as oe
 from ordinal_entropy.integrations.override import Override
 from ordinal_entropy.integrations.transformers import add_method
+from ordinal_entropy.memory import Memory
 
 from oracle import terms
 
@@ -438,3 +439,46 @@ def test_several_devices_in_one_process_are_refused(tmp_path):
     trainer.args._n_gpu = 2
     with pytest.raises(ValueError, match="expected one GPU a process, got 2"):
         add_method(trainer, "oe")
+
+
+# --- strengths that set themselves ------------------------------------------------------------------------------------
+
+
+def balanced():
+    return oe.methods.create("oe-balanced", memory=Memory(8, saved=True))
+
+
+@pytest.mark.parametrize("resume", [True, "path"])
+def test_a_resumed_run_goes_on_with_the_strengths_that_it_had(tmp_path, resume):
+    def strengths(method):
+        return [float(each) for each in method.regularizer.strengths]
+
+    whole = made(tmp_path / "whole", num_train_epochs=2), balanced()
+    add_method(*whole)
+    whole[0].train()
+    first = balanced()
+    trainer = made(tmp_path / "run", save_strategy="epoch")
+    add_method(trainer, first)
+    trainer.train()
+    (folder,) = (tmp_path / "run").glob("checkpoint-*")
+    assert (folder / "ordinal_entropy.safetensors").is_file()
+    seen, second = [], balanced()
+
+    class Watching(TrainerCallback):
+        def on_train_begin(self, *arguments, **options):
+            seen.append(strengths(second))
+
+    trainer = made(tmp_path / "run", num_train_epochs=2, options={"callbacks": [Watching()]})
+    add_method(trainer, second)
+    trainer.train(resume_from_checkpoint=resume if resume is True else str(folder))
+    assert seen == [strengths(first)] and seen[0][0] > 0
+    assert strengths(second) == strengths(whole[1])
+    assert_same_weights(trainer.model, whole[0].model)
+
+
+def test_a_checkpoint_of_a_method_without_state_has_no_further_file(tmp_path):
+    trainer = made(tmp_path, save_strategy="epoch")
+    add_method(trainer, "oe")
+    trainer.train()
+    (folder,) = tmp_path.glob("checkpoint-*")
+    assert not (folder / "ordinal_entropy.safetensors").exists()

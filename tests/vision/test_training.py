@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -634,11 +635,24 @@ def test_batches_that_cannot_be_are_refused(tmp_path, settings):
         run(a_module(settings=replace(SETTINGS, **settings)), tmp_path)
 
 
-@pytest.mark.slow
-def test_compiled_training_equals_plain(tmp_path):
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its compiler
+@pytest.mark.parametrize(
+    ("method", "backend"),
+    [
+        ("oe-balanced", "aot_eager"),
+        pytest.param("oe-balanced", "inductor", marks=pytest.mark.slow),
+        pytest.param("oe", "inductor", marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_training_equals_plain(tmp_path, monkeypatch, method, backend):
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     settings = replace(SETTINGS, epochs=1, optimizer="sgd")  # Adam makes rounding errors of zero gradients large
-    plain, compiled = a_module(settings=settings), a_module(settings=replace(settings, compile=True))
+    plain, compiled = a_module(method, settings), a_module(method, replace(settings, compile=True))
     plain.network.backbone[-1].p = compiled.network.backbone[-1].p = 0.0
     left, right = run(plain, tmp_path / "plain"), run(compiled, tmp_path / "compiled")
     assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
     assert right[0]["test"]["mae"] == pytest.approx(left[0]["test"]["mae"], rel=1e-5)
+    torch.testing.assert_close(compiled.method.state_dict(), plain.method.state_dict(), rtol=1e-4, atol=0)
+    torch._dynamo.reset()

@@ -33,8 +33,8 @@ class OrdinalEntropyCallback(lightning.Callback):
 
     It logs, as steps do, ``ordinal_entropy/loss`` (what was added), for ordinal entropy and its relatives
     ``ordinal_entropy/diversity`` and ``/tightness``, and ``/entropy`` and ``/entropy_normalized`` of the features of
-    the batch (MeanNN). Validation and test are not touched. Checkpoints hold nothing of it. Manual optimization is
-    refused.
+    the batch (MeanNN). Validation and test are not touched. Checkpoints hold what a method has learned, as a strength
+    that sets itself, and nothing else of it. Manual optimization is refused.
 
     If the layer runs several times in a step, the last time counts. A step that returns None is skipped. Under DDP each
     rank spreads its own batch, unless the method has ``gather=True``.
@@ -50,7 +50,7 @@ class OrdinalEntropyCallback(lightning.Callback):
         log_every: steps from one log to the next; None: as the trainer logs; 0: never. A trainer that logs more often
             repeats the last numbers.
         entropies: log them too.
-        name: before the slash in the logs: with several callbacks, give each its own.
+        name: before the slash in the logs, and in checkpoints: with several callbacks, give each its own.
 
     Example:
         >>> import ordinal_entropy as oe
@@ -77,6 +77,19 @@ class OrdinalEntropyCallback(lightning.Callback):
         self._tapped = TappedMethod(method, layer, output, targets)
         self._override: Override | None = None
         self._steps = 0  # of the optimizer, before this batch
+
+    @property
+    def state_key(self) -> str:
+        """What the state of this callback is called in a checkpoint."""
+        return self._generate_state_key(name=self.name)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the method has learned, for a checkpoint."""
+        return self._tapped.state()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on with it."""
+        self._tapped.restore(state_dict)
 
     def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Taps the layer and lies around the training step: before the first batch, so that compilers see the tap."""

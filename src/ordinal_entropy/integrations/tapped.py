@@ -127,6 +127,27 @@ class TappedMethod:
             self._outputs.clear()
         return share * term if getattr(self.method, "replaces_task_loss", False) else task_loss + share * term
 
+    def state(self) -> dict[str, Tensor]:
+        """What the method has learned so far, for a checkpoint: strengths that set themselves, a saved memory."""
+        if not isinstance(self.method, nn.Module):
+            return {}
+        return {name: value.detach().clone() for name, value in self.method.state_dict().items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Goes on from a :meth:`state`.
+
+        Raises:
+            ValueError: it is of another method.
+        """
+        try:
+            self.method.load_state_dict(state)
+        except (AttributeError, RuntimeError) as error:
+            own = ", ".join(self.state()) or "nothing"
+            raise ValueError(
+                f"expected a checkpoint of a run with the same method, whose state is {own}, got one with "
+                f"{', '.join(state)}"
+            ) from error
+
     @torch.no_grad()
     def report(self, entropies: bool = True) -> dict[str, Tensor]:
         """Numbers of the last step, as scalars on its device; none if the step had no loss.

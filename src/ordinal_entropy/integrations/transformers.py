@@ -1,11 +1,12 @@
 """Any method in Hugging Face's Trainer, around its ``compute_loss``.
 
 For the time of a training the loss that ``compute_loss`` returns has the method's term in it, from features that a tap
-has kept. Model, evaluation and checkpoints are not touched.
+has kept. Model and evaluation are not touched; a checkpoint has one more file if the method has anything to remember.
 """
 
 import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,9 +22,11 @@ if importlib.util.find_spec("torchvision") is not None:
     import_torchvision()  # which transformers would import
 
 try:
+    from safetensors.torch import load_file, save_file
     from transformers import TrainerCallback
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 except ModuleNotFoundError as error:
-    if error.name != "transformers":
+    if error.name not in ("transformers", "safetensors"):
         raise
     raise ModuleNotFoundError("this needs transformers: pip install 'ordinal-entropy[hf]'", name=error.name) from None
 
@@ -44,6 +47,9 @@ def add_method(
     for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
     ``/entropy_normalized`` of the features of that batch (MeanNN).
 
+    What a method has learned, as a strength that sets itself, is written into every checkpoint, as
+    ``ordinal_entropy.safetensors``, and ``trainer.train(resume_from_checkpoint=...)`` goes on with it.
+
     Args:
         trainer: a ``transformers.Trainer`` or one derived from it, with its own ``compute_loss`` or without.
         method: a name of ``oe.methods.names()``, a method of ``oe.methods.create``, or an ``oe.OrdinalEntropy``. One
@@ -53,7 +59,7 @@ def add_method(
         output: take what comes out of the layer, not what goes in.
         targets: where the inputs have their targets: a key; or a function from them to targets or ``(targets, mask)``.
         entropies: log them too.
-        name: before the slash in the logs: with several methods, give each its own.
+        name: before the slash in the logs, and of the file in checkpoints: with several methods, give each its own.
 
     Returns:
         What was added: :meth:`AddedMethod.close`, or the end of its ``with`` block, takes it away.
@@ -108,6 +114,13 @@ class AddedMethod(TrainerCallback):
         """Leaves model and Trainer as they were."""
         self._leave()
 
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """What the method has learned, beside the weights."""
+        folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        learned = self._tapped.state()
+        if learned and args.should_save and folder.is_dir():
+            save_file(learned, folder / self._file)
+
     def __enter__(self) -> "AddedMethod":
         return self
 
@@ -116,6 +129,10 @@ class AddedMethod(TrainerCallback):
     ) -> None:
         self.close()
 
+    @property
+    def _file(self) -> str:
+        return f"{self._name.replace('/', '_')}.safetensors"
+
     def _leave(self) -> None:
         self._tapped.close()
         for override in self._overrides:
@@ -123,7 +140,12 @@ class AddedMethod(TrainerCallback):
         self._overrides = []
 
     def _trained(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A training that leaves nothing behind, however it ends."""
+        """A training that goes on with what the method had learned, and leaves nothing behind, however it ends."""
+        begin = args[0] if args else kwargs.get("resume_from_checkpoint")
+        if begin is True:
+            begin = get_last_checkpoint(self._trainer.args.output_dir)
+        if begin and (file := Path(begin) / self._file).is_file():
+            self._tapped.restore(load_file(file))
         try:
             return train(*args, **kwargs)
         finally:

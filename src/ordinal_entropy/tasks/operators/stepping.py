@@ -207,7 +207,7 @@ class Stepping:
         for stream in self.streams:
             torch.cuda.current_stream().wait_stream(stream)
         if by_drawn:  # a row that was not drawn gets nothing
-            together = torch.cat(self._strengthened(by_drawn, by_features))
+            together = torch.cat(self._strengthened(by_drawn, by_features, draws))
             self.by_hidden[-1].flatten(0, 1)[:, :width].index_add_(0, draws.rows, together)
 
         below_of = [self.inputs, *self.hidden[:-1]]
@@ -262,21 +262,32 @@ class Stepping:
                 found.append([one[0].flatten(0, 1) for one in each])
         return found
 
-    def _strengthened(self, by_drawn: list[list[Tensor]], by_features: Tensor) -> list[Tensor]:
+    def _strengthened(self, by_drawn: list[list[Tensor]], by_features: Tensor, draws: Draws) -> list[Tensor]:
         """The gradients of each bundle, ``(k, hidden)``, where strengths set themselves with these.
 
         Args:
             by_drawn: from :meth:`_regularizers`.
             by_features: ``(r, n, hidden)``, the gradient of the task loss.
+            draws: of this step.
         """
         if self.fractions is None:
             return [each[0] for each in by_drawn]
         now = torch.zeros_like(self.state["squares"])
         now[0] = by_features.square().sum((1, 2))
-        for runs, each in zip(self.runs, by_drawn, strict=True):
+        rounding = torch.zeros_like(now[1:])
+        start = 0
+        for bundle, runs, each in zip(self.bundles, self.runs, by_drawn, strict=True):
             for term, own in enumerate(each):
                 now[1 + term, runs] = own.reshape(len(runs), -1).square().sum(1)
-        squares, steps = balance.moved(self.state["squares"], self.state["balanced_steps"], now, balance.DECAY)
+            some = slice(start, start + bundle.runs * bundle.samples)
+            start = some.stop
+            if _is_balanced(bundle.groups[0]):
+                regularizer = bundle.groups[0].method.regularizer  # type: ignore[attr-defined]
+                shape = bundle.runs, bundle.samples, -1
+                rounding[:, runs] = regularizer.rounding(self.drawn[some].view(shape), draws.targets[some].view(shape))
+        squares, steps = balance.moved(
+            self.state["squares"], self.state["balanced_steps"], now, balance.DECAY, rounding
+        )
         self.state["squares"].copy_(squares)
         self.state["balanced_steps"].copy_(steps)
         found = balance.strengths(squares, steps, self.fractions, balance.WARM_UP)  # (terms, r)

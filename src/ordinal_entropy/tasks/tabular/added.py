@@ -58,7 +58,8 @@ class Regularized:
         with torch.no_grad():
             strengths = self.weights
             if self.balanced:
-                strengths = strengths * self._balanced(gradients, task_losses, head, features.shape[1])
+                rounding = self.unit.rounding(leaf, targets)
+                strengths = strengths * self._balanced(gradients, task_losses, head, features.shape[1], rounding)
         parts = [(strengths[term][:, None, None] * own * features).sum() for term, own in gradients.items()]
         return torch.stack(parts).sum()
 
@@ -77,14 +78,16 @@ class Regularized:
         diversity, tightness = unit.terms(features, targets)
         return {0: -with_pairs * diversity, 1: g * tightness}
 
-    def _balanced(self, gradients: dict[int, Tensor], task_losses: Tensor, head: Tensor, rows: int) -> Tensor:
+    def _balanced(
+        self, gradients: dict[int, Tensor], task_losses: Tensor, head: Tensor, rows: int, rounding: Tensor
+    ) -> Tensor:
         """Factors ``(2, g)`` of the weights: of strengths that set themselves what they have come to, else 1."""
         now = torch.zeros_like(self.squares)
         # at the features the gradient of a run's mean squared error is 2 / b * error * head, a row of features a row
         now[0] = 4 / rows * task_losses * head.square().sum((1, 2))
         for term, own in gradients.items():
             now[1 + term] = own.square().sum((1, 2))
-        squares, steps = balance.moved(self.squares, self.steps, now, balance.DECAY)
+        squares, steps = balance.moved(self.squares, self.steps, now, balance.DECAY, rounding)
         self.squares.copy_(squares)
         self.steps.copy_(steps)
         return torch.where(self.fractions > 0, balance.strengths(squares, steps, self.fractions, balance.WARM_UP), 1)

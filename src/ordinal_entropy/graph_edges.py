@@ -1,0 +1,44 @@
+"""Where compiled graphs end: a strength that sets itself differentiates by the features, which must be at an edge.
+
+What comes out of one graph of ``torch.compile`` knows no gradient by anything else that does. So where a strength sets
+itself, a tapped model is compiled up to the layer and from there on, and a compiled function that calls the regularizer
+is left to Python, with the modules that it calls compiled one by one.
+"""
+
+import weakref
+from typing import Any
+
+import torch
+
+_ASKING: "weakref.WeakSet[Any]" = weakref.WeakSet()  # those who differentiate by features
+
+
+def needed_by(balance: object) -> None:
+    """From now on graphs end at the features, as long as the object lives."""
+    _ASKING.add(balance)
+
+
+def end_here() -> None:
+    """Ends a graph that is being compiled, if anyone differentiates by features and it need not be one graph."""
+    if torch.compiler.is_compiling() and _is_needed():
+        torch._dynamo.graph_break()
+
+
+def leave_to_python() -> None:
+    """Has the function that is being compiled run as it is; where torch cannot do that, ends its graph."""
+    if torch.compiler.is_compiling():
+        _give_up()
+
+
+def _is_needed() -> bool:
+    compiling = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
+    return len(_ASKING) > 0 and not compiling.one_graph
+
+
+def _give_up() -> None:
+    raise torch._dynamo.exc.SkipFrame("a strength that sets itself needs the gradient by its features")
+
+
+# What `torch.compiler.assume_constant_result` does, which would import the compiler: both are called while it traces.
+_is_needed._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_give_up._dynamo_marked_constant = True  # type: ignore[attr-defined]
