@@ -24,7 +24,6 @@ import triton.language as tl
 from torch import Tensor
 
 from ordinal_entropy.kernels import Pairs, Pull
-from ordinal_entropy.kernels.elements import inverse_of
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 from ordinal_entropy.kernels.triton import means_and_gradient
 
@@ -177,11 +176,25 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
 
 
 @triton.jit
-def _times(x, factor):
-    """Rows times a float64 number each, which may be beyond float32: times a power of two, then times the rest."""
-    power = (factor.to(tl.int64, bitcast=True) & 0x7FF0000000000000).to(tl.float64, bitcast=True)
-    power = tl.minimum(tl.maximum(power, 1.1754943508222875e-38), 8.507059173023462e37)  # 2^-126 to 2^126
-    return x * power.to(tl.float32)[:, None] * (factor / power).to(tl.float32)[:, None]
+def _over_norm(row, inside, d, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """One over the norms of rows, in two factors, as their product may be beyond float32: a power of two, and the rest.
+
+    The power brings the largest number of a row to between 1 and 2. The rest is 0 for a zero row.
+    """
+    largest = tl.zeros([ROWS], tl.float32)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)
+        x = tl.load(row + k[None, :], inside[:, None] & (k < d)[None, :], 0.0)
+        largest = tl.maximum(largest, tl.max(tl.abs(x), 1))
+    exponent = largest.to(tl.int32, bitcast=True) & 0x7F800000
+    power = tl.maximum(0x7F000000 - exponent, 0x00800000).to(tl.float32, bitcast=True)
+    squares = tl.zeros([ROWS], tl.float32)
+    for start in range(0, d, COLS):
+        k = start + tl.arange(0, COLS)
+        x = tl.load(row + k[None, :], inside[:, None] & (k < d)[None, :], 0.0) * power[:, None]
+        squares += tl.sum(x * x, 1)
+    zero = squares == 0
+    return power, tl.where(zero, 0.0, 1.0 / tl.sqrt(tl.where(zero, 1.0, squares)))
 
 
 @triton.jit
@@ -193,22 +206,20 @@ def _average(
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
     row = rows + (group * n + i)[:, None] * d
-    inv = tl.full([ROWS], 1.0, tl.float64)
+    power, inv = tl.full([ROWS], 1.0, tl.float32), tl.full([ROWS], 1.0, tl.float32)
     if UNIT:
-        squares = tl.zeros([ROWS], tl.float64)
-        for start in range(0, d, COLS):
-            k = start + tl.arange(0, COLS)
-            x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
-            squares += tl.sum(x * x, 1)
-        inv = inverse_of(squares, True)
-    tl.store(inverse + group * n + i, inv, i < n)
+        power, inv = _over_norm(row, i < n, d, ROWS, COLS)
+    tl.store(inverse + (group * n + i) * 2, power, i < n)
+    tl.store(inverse + (group * n + i) * 2 + 1, inv, i < n)
     part = tl.load(share + group * n + i, i < n, 0.0)
-    factor = inv * part if FIRST else part.to(tl.float64)
+    factor = inv * part if FIRST else part
     own = centers + (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         x = tl.load(row + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0)
-        tl.atomic_add(own + k[None, :], _times(x, factor), (part > 0)[:, None] & (k < d)[None, :])
+        if FIRST:
+            x *= power[:, None]
+        tl.atomic_add(own + k[None, :], x * factor[:, None], (part > 0)[:, None] & (k < d)[None, :])
 
 
 @triton.jit
@@ -235,25 +246,21 @@ def _tight(
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
     a = tl.load(amount + group * n + i, i < n, 0.0)
-    inv = tl.load(inverse + group * n + i, i < n, 0.0)
+    power = tl.load(inverse + (group * n + i) * 2, i < n, 0.0)
+    inv = tl.load(inverse + (group * n + i) * 2 + 1, i < n, 0.0)
     row = rows + (group * n + i)[:, None] * d
     to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
-    inv_center = tl.full([ROWS], 1.0, tl.float64)
+    power_center, inv_center = tl.full([ROWS], 1.0, tl.float32), tl.full([ROWS], 1.0, tl.float32)
     if UNIT_CENTERS:
-        c_squares = tl.zeros([ROWS], tl.float64)
-        for start in range(0, d, COLS):
-            k = start + tl.arange(0, COLS)
-            c = tl.load(centers + to + k[None, :], (i < n)[:, None] & (k < d)[None, :], 0.0).to(tl.float64)
-            c_squares += tl.sum(c * c, 1)
-        inv_center = inverse_of(c_squares, True)
+        power_center, inv_center = _over_norm(centers + to, i < n, d, ROWS, COLS)
     size = tl.zeros([ROWS], tl.float32)
     squares = tl.zeros([ROWS], tl.float32)
     along = tl.zeros([ROWS], tl.float32)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)
         inside = (i < n)[:, None] & (k < d)[None, :]
-        c = _times(tl.load(centers + to + k[None, :], inside, 0.0), inv_center)
-        z = _times(tl.load(row + k[None, :], inside, 0.0), inv)
+        c = tl.load(centers + to + k[None, :], inside, 0.0) * power_center[:, None] * inv_center[:, None]
+        z = tl.load(row + k[None, :], inside, 0.0) * power[:, None] * inv[:, None]
         gap = z - c
         size += tl.sum(z * z, 1)
         squares += tl.sum(gap * gap, 1)
@@ -271,14 +278,15 @@ def _tight(
     tl.store(out + 1, tl.sum(counted, 0))
     if pulled is not None:
         tl.store(distance + group * n + i, far, i < n)
-        tl.store(inverse_center + group * n + i, inv_center, i < n)
+        tl.store(inverse_center + (group * n + i) * 2, power_center, i < n)
+        tl.store(inverse_center + (group * n + i) * 2 + 1, inv_center, i < n)
         pull = _strength(tl.load(share + group * n + i, i < n, 0.0), far, COSINE, POWER)
         for start in range(0, d, COLS):
             k = start + tl.arange(0, COLS)
             inside = (pull != 0)[:, None] & (k < d)[None, :]
-            c = _times(tl.load(centers + to + k[None, :], inside, 0.0), inv_center)
-            gap = _times(tl.load(row + k[None, :], inside, 0.0), inv) - c
-            change = _times(c * along[:, None] - gap, pull * inv_center)
+            c = tl.load(centers + to + k[None, :], inside, 0.0) * power_center[:, None] * inv_center[:, None]
+            gap = tl.load(row + k[None, :], inside, 0.0) * power[:, None] * inv[:, None] - c
+            change = (c * along[:, None] - gap) * (pull * inv_center)[:, None] * power_center[:, None]
             tl.atomic_add(pulled + to + k[None, :], change, inside)
 
 
@@ -347,11 +355,12 @@ def _back(
     at = (group * n + i)[:, None] * d
     to = (group * n + tl.load(slot + group * n + i, i < n, 0))[:, None] * d
     part = tl.load(share + group * n + i, i < n, 0.0)
-    inv = tl.load(inverse + group * n + i, i < n, 0.0)
+    power = tl.load(inverse + (group * n + i) * 2, i < n, 0.0)
+    inv = tl.load(inverse + (group * n + i) * 2 + 1, i < n, 0.0)
     push = 1.0
     at_center = part * 0.0
-    strength = inv * 0.0
-    inv_center = inv * 0.0
+    strength = part * 0.0
+    power_center, inv_center = part * 0.0, part * 0.0
     if by_spread is not None:
         push *= tl.load(by_spread)
         if over is not None:
@@ -361,29 +370,31 @@ def _back(
         a, far = tl.load(amount + group * n + i, i < n, 0.0), tl.load(distance + group * n + i, i < n, 0.0)
         strength += _strength(pull * a, far, COSINE, POWER) * inv
         at_center += pull * tl.where(part > 0, a / tl.where(part > 0, part, 1.0), 0.0)
-        inv_center += tl.load(inverse_center + group * n + i, i < n, 0.0)
+        power_center += tl.load(inverse_center + (group * n + i) * 2, i < n, 0.0)
+        inv_center += tl.load(inverse_center + (group * n + i) * 2 + 1, i < n, 0.0)
     along_change = tl.zeros([ROWS], tl.float32)
     along_gap = tl.zeros([ROWS], tl.float32)
     if UNIT:
         for start in range(0, d, COLS):
             k = start + tl.arange(0, COLS)[None, :]
             inside = (i < n)[:, None] & (k < d)
-            z = _times(tl.load(rows + at + k, inside, 0.0), inv)
+            z = tl.load(rows + at + k, inside, 0.0) * power[:, None] * inv[:, None]
             if FIRST:
                 along_change += tl.sum(z * _at_centers(gradient, pulled, push, at_center, to + k, inside), 1)
             if pulled is not None:
-                along_gap += tl.sum(z * (z - _times(tl.load(centers + to + k, inside, 0.0), inv_center)), 1)
+                c = tl.load(centers + to + k, inside, 0.0) * power_center[:, None] * inv_center[:, None]
+                along_gap += tl.sum(z * (z - c), 1)
     for start in range(0, d, COLS):
         k = start + tl.arange(0, COLS)[None, :]
         inside = (i < n)[:, None] & (k < d)
-        z = _times(tl.load(rows + at + k, inside, 0.0), inv)
+        z = tl.load(rows + at + k, inside, 0.0) * power[:, None] * inv[:, None]
         change = _at_centers(gradient, pulled, push, at_center, to + k, inside)
         if FIRST:
-            change = _times(change - z * along_change[:, None], inv)
+            change = (change - z * along_change[:, None]) * inv[:, None] * power[:, None]
         change *= part[:, None]
         if pulled is not None:
-            gap = z - _times(tl.load(centers + to + k, inside, 0.0), inv_center)
-            change += _times(gap - z * along_gap[:, None], strength)
+            gap = z - tl.load(centers + to + k, inside, 0.0) * power_center[:, None] * inv_center[:, None]
+            change += (gap - z * along_gap[:, None]) * strength[:, None] * power[:, None]
         tl.store(out + at + k, change, inside)
 
 
@@ -446,7 +457,7 @@ class _Terms(torch.autograd.Function):
         (g, n, d), device = rows.shape, rows.device
         slot, share, values, there, used = where
         unit = first or (pull is not None and pull.unit)
-        inverse, inverse_center = torch.empty(2, g, n, dtype=torch.float64, device=device).unbind()
+        inverse, inverse_center = torch.empty(2, g, n, 2, device=device).unbind()  # two factors each
         distance = torch.empty(g, n, device=device)
         zeros = torch.zeros(2 if pull is not None and with_gradient else 1, g, n, d, device=device)
         centers, pulled = zeros[0], zeros[1] if len(zeros) == 2 else None

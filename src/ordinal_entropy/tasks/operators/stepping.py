@@ -259,7 +259,7 @@ class Stepping:
                     each = [torch.autograd.grad(value, leaf, own) for value, own in zip(values, factors, strict=True)]
                 else:
                     each = [torch.autograd.grad(values, leaf, factors)]
-                found.append([one[0].flatten(0, 1) for one in each])
+                found.append([one[0].contiguous().flatten(0, 1) for one in each])
         return found
 
     def _strengthened(self, by_drawn: list[list[Tensor]], by_features: Tensor, draws: Draws) -> list[Tensor]:
@@ -278,7 +278,7 @@ class Stepping:
         start = 0
         for bundle, runs, each in zip(self.bundles, self.runs, by_drawn, strict=True):
             for term, own in enumerate(each):
-                now[1 + term, runs] = own.reshape(len(runs), -1).square().sum(1)
+                now[1 + term, runs] = own.view(len(runs), -1).square().sum(1)
             some = slice(start, start + bundle.runs * bundle.samples)
             start = some.stop
             if _is_balanced(bundle.groups[0]):
