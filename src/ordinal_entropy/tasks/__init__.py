@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import lookup, override, pairs, unknown
+from ordinal_entropy import methods, runs
+from ordinal_entropy.recipes import lookup, override, pairs, restored, unknown
 
 _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
@@ -154,6 +156,24 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
         if key not in known:
             raise ValueError(unknown("key", key, known))
     return override(found, settings)
+
+
+def planned(folder: Path, settings: Sequence[str] = ()) -> tuple[str, Plan]:
+    """The task of a run folder that ``train`` wrote, and its plan.
+
+    Args:
+        folder: of the run.
+        settings: ``key=value`` in place of what its recipe has.
+    """
+    run = runs.open(folder)
+    content = dict(run.recipe)
+    name = content.pop("task", None)
+    if not isinstance(name, str):
+        raise ValueError(f"expected a run folder of the command train, got {folder}, whose recipe names no task")
+    with runs.reading(folder / "recipe.json", "remove the run folder and train again"):
+        methods.describe(run.method)  # an unknown one is an error
+        own = restored(next(iter(load(name).presets.values())), content)
+    return name, Plan(run.method, run.seed, override(own, settings))
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:
