@@ -245,7 +245,8 @@ def finished(out: Path, what: dict[str, Any], earlier: Mapping[str, Any]) -> dic
             raise ValueError(f"expected a new or unfinished folder, got {out} with a summary.json of something else")
         runs.write_json(label, what)
         return None
-    found = {**earlier, **runs.read_json(label, dict, remedy=_LABEL_REMEDY)}
+    found = runs.read_json(label, dict, remedy=_LABEL_REMEDY)
+    found |= {key: earlier[key] for key in what if key in earlier and key not in found}
     different = [key for key in {**found, **what} if found.get(key) != what.get(key)]
     begun = (out / "training").exists() or (out / "summary.json").exists()
     if different and not begun:
