@@ -49,10 +49,94 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"able to write .*file\.json, got: No space left on device"):
+    with pytest.raises(runs.DiskFullError, match=r"the disk is full: cannot write .*file\.json"):
         runs.write_json(path, 2)
     assert runs.read_json(path) == 1
     assert os.listdir(tmp_path) == ["file.json"]
+
+
+def test_numbers_that_json_does_not_have_are_none(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text("[NaN, Infinity, -Infinity, 1e999, 1%s, 2.5]" % ("0" * 400))
+    assert runs.read_json(path) == [None, None, None, None, None, 2.5]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes in folders")
+def test_what_has_no_end_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zeros.json").symlink_to("/dev/zero")
+    for name in ("pipe.json", "zeros.json"):
+        with pytest.raises(runs.FolderError, match=f"{name} is damaged or foreign: expected a regular file"):
+            runs.read_json(tmp_path / name)
+        with pytest.raises(runs.FolderError, match="expected a regular file"):
+            runs.load_tensors(tmp_path / name, dict, remedy="")
+
+
+def test_a_file_that_is_too_large_or_nested_too_deeply_is_named(tmp_path):
+    path = tmp_path / "file.json"
+    with path.open("wb") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(runs.FolderError, match="at most 268,435,456 bytes"):
+        runs.read_json(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(runs.FolderError, match="nested too deeply"):
+        runs.read_json(path)
+
+
+FORM = {"steps": [int], "scores": {str: runs.NUMBER}, "weight": torch.zeros(2)}
+WHOLE = {"steps": [1, 2], "scores": {"a": None, "b": 0.5}, "weight": torch.ones(2), "more": "x"}
+
+
+def test_tensors_come_back(tmp_path):
+    path = tmp_path / "new" / "file.pt"
+    runs.save_tensors(path, WHOLE)
+    found = runs.load_tensors(path, FORM, remedy="")
+    assert found["weight"].equal(WHOLE["weight"]) and found["scores"] == WHOLE["scores"]
+    assert os.listdir(path.parent) == ["file.pt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (7, "expected an object, got 7"),
+        ({}, "expected steps, got none"),
+        ({**WHOLE, "steps": 1}, "expected steps to be a list, got 1"),
+        ({**WHOLE, "steps": [1, True]}, r"expected steps\[1\] to be a number, got True"),
+        ({**WHOLE, "scores": {"a": "x"}}, "expected scores.a to be a number, got 'x'"),
+        ({**WHOLE, "scores": {1: 0.5}}, "expected each key of scores to be text, got 1"),
+        ({**WHOLE, "weight": 1.0}, "expected weight to be Tensor, got 1.0"),
+        ({**WHOLE, "weight": torch.ones(3)}, r"expected weight of shape \(2,\) in torch.float32, got \(3,\)"),
+        ({**WHOLE, "weight": torch.ones(2).double()}, "expected weight of .* got .* in torch.float64"),
+        (torch.nn.Linear(2, 2), "it is no file of tensors and plain values"),
+    ],
+)
+def test_tensors_of_another_form_are_told(tmp_path, content, said):
+    torch.save(content, tmp_path / "file.pt")
+    with pytest.raises(runs.FolderError, match=rf"file\.pt is damaged or foreign: {said}.*; do this"):
+        runs.load_tensors(tmp_path / "file.pt", FORM, remedy="do this")
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, -1])
+def test_tensors_that_are_cut_off_are_told(tmp_path, keep):
+    runs.save_tensors(tmp_path / "file.pt", WHOLE)
+    whole = (tmp_path / "file.pt").read_bytes()
+    (tmp_path / "file.pt").write_bytes(whole[: int(len(whole) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(runs.FolderError, match=r"file\.pt is damaged or foreign"):
+        runs.load_tensors(tmp_path / "file.pt", FORM, remedy="")
+
+
+def test_a_file_that_may_not_grow_says_so_and_leaves_the_old_one(tmp_path):
+    resource = pytest.importorskip("resource", reason="limits of a process are Unix's")
+    runs.save_tensors(tmp_path / "file.pt", {"old": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:  # torch.save itself speaks of an unexpected position
+        with pytest.raises(runs.WriteError, match=r"able to write .*file\.pt, got: File too large"):
+            runs.save_tensors(tmp_path / "file.pt", torch.zeros(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert runs.load_tensors(tmp_path / "file.pt", dict, remedy="") == {"old": 1}
+    assert os.listdir(tmp_path) == ["file.pt"]
 
 
 def test_a_reader_never_sees_a_part(tmp_path):
@@ -80,8 +164,8 @@ def test_a_reader_never_sees_a_part(tmp_path):
 def test_what_is_not_json_is_named(tmp_path):
     path = tmp_path / "file.json"
     path.write_bytes(b"\xff{")
-    with pytest.raises(ValueError, match=r"expected JSON in .*file\.json"):
-        runs.read_json(path)
+    with pytest.raises(ValueError, match=r"file\.json is damaged or foreign: expected JSON, got .*; do this"):
+        runs.read_json(path, remedy="do this")
 
 
 def test_a_run_folder_is_made_and_opened(tmp_path):
@@ -116,11 +200,25 @@ def test_a_folder_of_another_run_is_refused_with_the_key_that_differs(tmp_path, 
 def test_a_folder_that_is_no_run_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"expected a run folder with recipe\.json"):
         runs.open(tmp_path)
-    for content, missing in (({"recipe": {}, "method": "oe"}, "got no seed"), ([], "no recipe, no method, no seed")):
+    whole = {"recipe": {}, "method": "oe", "seed": 1}
+    for content, missing in (
+        ({"recipe": {}, "method": "oe"}, "expected seed, got none"),
+        ([], r"expected an object, got \[\]"),
+        ({**whole, "seed": True}, "expected seed to be a number, got True"),
+        ({**whole, "seed": -1}, "a seed of at least 0, got -1"),
+        ({**whole, "recipe": [1]}, r"expected recipe to be an object, got \[1\]"),
+    ):
         runs.write_json(tmp_path / "recipe.json", content)
         for ask in (lambda: runs.open(tmp_path), lambda: runs.create(tmp_path, {}, "oe", 1)):
             with pytest.raises(ValueError, match=missing):
                 ask()
+
+
+def test_a_folder_that_was_written_before_a_key_existed_is_gone_on_with(tmp_path):
+    runs.create(tmp_path, RECIPE, "oe", 3)
+    runs.create(tmp_path, {**RECIPE, "new": 1}, "oe", 3, defaults={"new": 1, "steps": 7})
+    with pytest.raises(ValueError, match=r"recipe\.new to be 1 .* got 2"):
+        runs.create(tmp_path, {**RECIPE, "new": 2}, "oe", 3, defaults={"new": 1})
 
 
 def test_a_folder_that_cannot_be_made_is_an_oserror_with_a_sentence(tmp_path):
@@ -165,8 +263,12 @@ def test_a_torn_last_line_is_left_out_and_written_over(tmp_path, torn, before):
 def test_a_line_that_is_no_object_is_named(tmp_path):
     run = runs.create(tmp_path, {}, "oe", 0)
     (tmp_path / "metrics.jsonl").write_text('{"step": 0}\nhello\n')
-    with pytest.raises(ValueError, match="JSON object in line 2 of"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged or foreign: line 2: expected JSON, got"):
         run.metrics()
+    for line in ("[]", "{}", '{"step": "0"}', '{"step": 0, "loss": []}'):
+        (tmp_path / "metrics.jsonl").write_text(line + "\n")
+        with pytest.raises(runs.FolderError, match="line 1: expected"):
+            run.metrics()
 
 
 def test_result_is_there_once_the_run_is_over(tmp_path):

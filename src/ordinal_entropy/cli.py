@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +37,7 @@ from ordinal_entropy import (
     studies,
     tasks,
 )
-from ordinal_entropy.recipes import described, explained, override, restored
+from ordinal_entropy.recipes import defaults, described, explained
 from ordinal_entropy.studies import examples, grid, rounds, tables
 from ordinal_entropy.vision.torchvision_guard import torchvision_problem
 
@@ -89,16 +89,21 @@ JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOB
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
 _WIDEST = 10_000  # columns of a table without wrapping
+_RESULT = {"last": runs.NUMBER, "best_validation": runs.NUMBER, "best_test": runs.NUMBER}
 _SHOWN = 50  # problems of a dataset, unless all are asked for
 
 
-def _first() -> bool:
+_RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK")
+
+
+def _first(ranks: Sequence[str] = _RANKS[:3]) -> bool:
     """Whether this process speaks for all: Lightning starts the command once more for each further device."""
-    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
+    return all(os.environ.get(name, "0") == "0" for name in ranks)
 
 
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False, quiet=not _first())
+    """Prints texts as they are: a path may have brackets, which are no markup."""
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=False, quiet=not _first())
 
 
 def _say(text: str) -> None:
@@ -111,13 +116,32 @@ def _complain(text: str) -> None:
     typer.echo(f"ordinal-entropy: {text}", err=True)
 
 
+class _Out(ExitStack):
+    """The folder that a command writes to, if any: nobody else's until the command ends."""
+
+    folder: Path | None = None
+
+    def take(self, folder: Path, recipe: Any = None) -> None:
+        """Locks the folder, before hours of training and not after, and tidies up behind commands that were killed."""
+        several = getattr(recipe, "devices", 1) * getattr(recipe, "nodes", 1) > 1
+        if not several or _first(_RANKS):  # else the first of the processes has it for all
+            try:
+                self.enter_context(runs.lock(folder / ".lock"))
+            except runs.LockedError as error:
+                raise ValueError(f"{error}; wait until it has ended, or choose another --out") from None
+            runs.remove_leftovers(folder)
+        self.folder = folder
+
+
 @contextmanager
-def _one_sentence(out: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
+def _one_sentence() -> Iterator[_Out]:
     """A mistake of the user's ends with a sentence and status 2; a stop says how to go on, status 130."""
+    out = _Out()
     try:
-        yield
+        with out:
+            yield out
     except KeyboardInterrupt:
-        folder = out()
+        folder = out.folder
         go_on = f"to go on from what {folder} holds, give the same command again" if folder else "nothing was lost"
         _say(f"Stopped; {go_on}.")
         raise typer.Exit(130) from None
@@ -132,8 +156,17 @@ def _one_sentence(out: Callable[[], Path | None] = lambda: None) -> Iterator[Non
     except (ValueError, OSError, ImportError) as error:
         if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):  # for whoever takes it for a mistake of ours
             raise
-        _complain(" ".join(str(error).split()))
+        _complain(_without_space(error, out.folder) if runs.disk_full(error) else " ".join(str(error).split()))
         raise typer.Exit(2) from None
+
+
+def _without_space(error: Exception, folder: Path | None) -> str:
+    """What to do about a full disk."""
+    place = getattr(error, "filename", None)
+    told = (
+        str(error) if isinstance(error, runs.DiskFullError) else f"the disk is full: cannot write {place or 'a file'}"
+    )
+    return f"{told}; free some space and run the same command again{' to resume' if folder else ''}"
 
 
 def _device(name: str) -> str:
@@ -161,20 +194,6 @@ def _folder(label: str, what: dict[str, Any]) -> Path:
     """The same for the same settings, so that the same command goes on."""
     digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:6]
     return Path("runs") / f"{label}-{digest}"
-
-
-def _check_writable(out: Path) -> None:
-    """Before hours of training, not after."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if isinstance(error, (FileExistsError, NotADirectoryError)):
-            reason = "a file is where a folder should be"
-        raise OSError(f"expected to be able to write to --out {out}, got: {reason}") from None
 
 
 @contextmanager
@@ -270,8 +289,7 @@ def reproduce(
             table.add_row(name, Text(studies.describe(name)))
         _print_table(_console(), table)
         return
-    folder: list[Path] = []
-    with _one_sentence(lambda: folder[0] if folder else None):
+    with _one_sentence() as own_folder:
         if study is None:
             raise ValueError(f"expected the name of a study, got none; there are {', '.join(studies.names())}")
         own, recipe = studies.settled(study, settings or [], preset)
@@ -291,8 +309,7 @@ def reproduce(
         done = (place / "summary.json").exists()
         if not done:
             studies.check(study, own, recipe)
-        _check_writable(place)
-        folder.append(place)
+        own_folder.take(place, recipe)
         measured = studies.get(study).measured is not None
         _say(f"{study}, preset {preset}: {studies.describe(study)}")
         if not done:
@@ -300,7 +317,8 @@ def reproduce(
             _say(f"{count} {'measurements' if measured else f'runs of {_length(recipe)}'} on {where}, in {place}")
         with _progress(*(("measurements", "measuring") if measured else ())) as progress:
             summary = studies.run(study, place, settings or [], where, progress, preset, jobs)
-        _print_study(study, summary, place, read_back=done)
+        with studies.reading_summary(place) if done else nullcontext():
+            _print_study(study, summary, place, read_back=done)
         if preset == "quick" and not measured:
             _console().print(studies.QUICK)
         _draw_page(place)
@@ -333,8 +351,7 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
     if not all(picture.exists() for picture in pictures):
         console.print(
             f"Figures need {' and '.join(study.draws_with)}: pip install 'ordinal-entropy[report]', then give the same "
-            "command again with the same --out; nothing is trained anew.",
-            markup=False,
+            "command again with the same --out; nothing is trained anew."
         )
 
 
@@ -424,8 +441,7 @@ def compare(
 
     Writes summary.json to --out.
     """
-    folder: list[Path] = []
-    with _one_sentence(lambda: folder[0] if folder else None):
+    with _one_sentence() as own_folder:
         preset = tasks.preset_of(task, preset)
         recipe = tasks.recipe(task, preset, settings or [])
         if keys:
@@ -457,11 +473,12 @@ def compare(
         place = out or _folder(f"compare-{task}", what)
         if not (place / "summary.json").exists():
             tasks.load(task).check(recipe)
-        _check_writable(place)
-        folder.append(place)
-        summary = studies.finished(place, what)
-        if summary is not None and summary.get("failures") and (place / "training").exists():
-            _say(f"{_runs(len(summary['failures']))} in {place} failed before: once more")
+        own_folder.take(place, recipe)
+        summary = studies.finished(place, what, defaults(recipe))
+        with studies.reading_summary(place):
+            lost = len((summary or {}).get("failures") or [])
+        if lost and (place / "training").exists():
+            _say(f"{_runs(lost)} in {place} failed before: once more")
             summary = None
         read_back = summary is not None
         if summary is None:
@@ -502,9 +519,10 @@ def compare(
         if rule is not None and not summary.get("failures"):  # a round that is tried again finds its runs in its folder
             rounds.gather_runs(place)
         console = _console()
-        _print_scores(console, summary, _scale(summary))
-        for sentence in comparison.verdict(summary):
-            console.print(Text(sentence))
+        with studies.reading_summary(place) if read_back else nullcontext():
+            _print_scores(console, summary, _scale(summary))
+            for sentence in comparison.verdict(summary):
+                console.print(Text(sentence))
         if short:
             console.print(studies.QUICK)
         console.print(f"{'Read back from' if read_back else 'Written to'} {place / 'summary.json'}", soft_wrap=True)
@@ -586,8 +604,7 @@ def train(
 
     Writes a run folder: recipe.json, metrics.jsonl as it goes, checkpoints, and result.json at the end.
     """
-    folder: list[Path] = []
-    with _one_sentence(lambda: folder[0] if folder else None):
+    with _one_sentence() as own_folder:
         preset = tasks.preset_of(task, preset)
         recipe = tasks.recipe(task, preset, settings or [])
         if keys:
@@ -601,10 +618,9 @@ def train(
         place = out or _folder(f"{task}-{method}-seed{seed}", what)
         if not (place / "result.json").exists():
             tasks.load(task).check(recipe)
-        _check_writable(place)
-        folder.append(place)
-        run = runs.create(place, what, method, seed)
-        result = run.result()
+        own_folder.take(place, recipe)
+        run = runs.create(place, what, method, seed, defaults=defaults(recipe))
+        result = run.result(_RESULT)
         if result is None:
             _say(f"{task}, preset {preset}: {method}, seed {seed}, {_length(recipe)} on {where}, in {place}")
             result = _trained(task, recipe, run, where)
@@ -634,7 +650,7 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
         "steps": scores.steps[-1],
     }
     run.finish(numbers)
-    return run.result() or numbers
+    return run.result(_RESULT) or numbers
 
 
 def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
@@ -658,22 +674,14 @@ def evaluate(
     ordinal-entropy evaluate runs/mine
     """
     with _one_sentence():
-        found = runs.open(run)
-        content = dict(found.recipe)
-        name = content.pop("task", None)
-        if not isinstance(name, str):
-            raise ValueError(f"expected a run folder of the command train, got {run}, whose recipe names no task")
+        name, plan = tasks.planned(run, settings or [])
         task = tasks.load(name)
-        recipe = override(restored(next(iter(task.presets.values())), content), settings or [])
-        plan = tasks.Plan(found.method, found.seed, recipe)
         if picture is not None:
             examples.draw_predictions(run, picture, settings=settings or [], device=_device(device))
         scores = task.evaluate(plan, device=_device(device), folder=run)
-        total, unit = _length(recipe).split()
+        total, unit = _length(plan.recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
-        title = (
-            f"{name}, {found.method}, seed {found.seed}, {done}; {task.metric.upper()} where no other score is named"
-        )
+        title = f"{name}, {plan.method}, seed {plan.seed}, {done}; {task.metric.upper()} where no other score is named"
         table = _table("rows", "score")
         for part, score in scores.items():
             table.add_row(part, f"{score:.4g}")
@@ -712,7 +720,7 @@ def diagnose(
     A file holds `features` (n, d), from any model, and `targets` (n,) or (n, t). It is read a part at a time and never
     unpickled; rows with NaN are left out and counted. Writes diagnosis.json to --out.
     """
-    with _one_sentence():
+    with _one_sentence() as own_folder:
         if seed < 0:
             raise ValueError(f"expected --seed to be at least 0, got {seed}")
         files = [file] if other is None else [file, other]
@@ -723,7 +731,7 @@ def diagnose(
         arrays = [diagnosis.checked(*feature_files.read(*both)) for both in found_in]
         what = {"files": [os.path.abspath(path) for path in files], "targets": given, "rows": rows, "seed": seed}
         place = out or _folder("-".join(["diagnose", *(path.stem for path in files)]), what)
-        _check_writable(place)
+        own_folder.take(place)
         with _progress("steps", "measuring") as progress:
             found: diagnosis.Diagnosis | diagnosis.Change
             if other is None:
@@ -792,7 +800,7 @@ def report_(
             console.print(Text(f"{what}: {why}"))
         if len(left_out) > _SHOWN:
             console.print(f"{len(left_out) - _SHOWN} more are named on the page.")
-        console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True, markup=False)
+        console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True)
 
 
 @app.command()
@@ -823,7 +831,7 @@ def summarize(
                 raise ValueError(f"{file}: {error}") from None
             runs.write_json(file, renewed)
             same = runs.read_json(file) == content
-            _console().print(f"{file}: {'up to date' if same else 'rewritten'}", soft_wrap=True, markup=False)
+            _console().print(f"{file}: {'up to date' if same else 'rewritten'}", soft_wrap=True)
 
 
 def _draw_page(folder: Path) -> None:
@@ -833,7 +841,7 @@ def _draw_page(folder: Path) -> None:
     console = _console()
     if report.missing() is not None:
         again = f"The page needs {report.missing()}, then ordinal-entropy report {folder}"
-        console.print(again, markup=False, soft_wrap=True)
+        console.print(again, soft_wrap=True)
         return
     try:
         with _progress("layouts", "drawing") as progress:
@@ -841,7 +849,7 @@ def _draw_page(folder: Path) -> None:
     except Exception as error:
         _say(f"The page could not be drawn: {error}. ordinal-entropy report {folder} tries again.")
     else:
-        console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True, markup=False)
+        console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True)
 
 
 @app.command()
@@ -867,7 +875,7 @@ def doctor() -> None:
     extras = environment.missing_extras()
     if extras:
         command = f"pip install 'ordinal-entropy[{','.join(extras)}]'"
-        console.print(f"Parts that are not installed come with: {command}", markup=False, soft_wrap=True)
+        console.print(f"Parts that are not installed come with: {command}", soft_wrap=True)
 
 
 data_app = typer.Typer(no_args_is_help=True, help="Dataset folders: check one, make a small generated one.")
@@ -902,7 +910,7 @@ def data_check(
             _print_problems(root, problems, problems if all_ else problems[:_SHOWN], read[0])
             raise typer.Exit(1)
         what = f"{root} was" if read[0] == 1 else f"{read[0]:,} files of {root} were"
-        _console().print(f"All is well: {what} read.", soft_wrap=True, markup=False)
+        _console().print(f"All is well: {what} read.", soft_wrap=True)
 
 
 def _print_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], read: int) -> None:
@@ -913,7 +921,7 @@ def _print_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], r
     console.print(table)
     more = f", {rest:,} of them not shown (--all names every one)" if rest else ""
     total = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
-    console.print(f"{total} in {root}{more}; {read:,} files read.", soft_wrap=True, markup=False)
+    console.print(f"{total} in {root}{more}; {read:,} files read.", soft_wrap=True)
 
 
 @data_app.command("make")
@@ -932,4 +940,4 @@ def data_make(
     with _one_sentence(), _progress("images", "drawing") as progress:
         size = {} if count is None else {"count": count}
         tasks.load_data(task).make(folder, seed, progress=progress, **size)
-    _console().print(f"Written to {folder}", soft_wrap=True, markup=False)
+    _console().print(f"Written to {folder}", soft_wrap=True)

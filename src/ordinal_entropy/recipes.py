@@ -136,18 +136,42 @@ def written(value: Any) -> str:
 def restored(recipe: Recipe, content: Mapping[str, Any]) -> Recipe:
     """The recipe that ``described`` told of, of the same kind as the one given.
 
+    A key that the content lacks, since it was written before the key existed, has its default: that of a new key is
+    always what runs did before.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Baking:
+        ...     trays: tuple[int, ...] = (1,)
+        ...     degrees: float = 180.0
+        >>> restored(Baking(degrees=200.0), {"trays": [1, 3]})
+        Baking(trays=(1, 3), degrees=180.0)
+    """
+    hints = get_type_hints(type(recipe))
+    known = [field.name for field in fields(recipe)]  # type: ignore[arg-type]
+    strange = [key for key in content if key not in known]
+    if strange:
+        raise ValueError(
+            f"expected keys of {type(recipe).__name__}, got {', '.join(strange)}, which this version does not have: a "
+            "newer version of ordinal-entropy wrote it, or something else"
+        )
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
+    for key, value in values.items():
+        if not _fits(value, hints[key]):
+            raise ValueError(f"expected {key} of the type that {type(recipe).__name__} has there, got {value!r}")
+    return type(recipe)(**values)
+
+
+def defaults(recipe: object) -> dict[str, Any]:
+    """What the keys stand for in a folder that was written before they existed, as :func:`described` has them.
+
     Example:
         >>> from dataclasses import make_dataclass
-        >>> Baking = make_dataclass("Baking", ["trays"], frozen=True)
-        >>> restored(Baking(trays=()), {"trays": [1, 3]})
-        Baking(trays=(1, 3))
+        >>> defaults(make_dataclass("Baking", [("trays", int, 2)])(trays=5))
+        {'trays': 2}
     """
-    names = {field.name for field in fields(recipe)}  # type: ignore[arg-type]
-    if set(content) != names:
-        strange = ", ".join(sorted(set(content) ^ names))
-        raise ValueError(f"expected a recipe with exactly the keys of {type(recipe).__name__}, got other {strange}")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
-    return replace(recipe, **values)  # type: ignore[type-var]
+    return described(type(recipe)())
 
 
 def explained(recipe: object) -> list[tuple[str, Any, str]]:
@@ -158,6 +182,20 @@ def explained(recipe: object) -> list[tuple[str, Any, str]]:
         source = ""
     comments = dict(re.findall(r"^    (\w+): [^#\n]*?  # (.*)$", source, flags=re.MULTILINE))
     return [(field.name, getattr(recipe, field.name), comments.get(field.name, "")) for field in fields(recipe)]  # type: ignore[arg-type]
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of the type of a field."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return value in inside
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, part) for part in inside)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(part, inside[0]) for part in value)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _read(key: str, text: str, kind: Any) -> Any:

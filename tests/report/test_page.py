@@ -109,9 +109,59 @@ def test_a_study_of_80_runs_fits_in_8_megabytes(tmp_path, quick_layout):
     size = (folder / "report.html").stat().st_size
     assert 4.9e6 < size < 8e6, size
     assert len(json.loads(found.scripts[0])["sections"][0]["cloud"]["methods"]) == 8
-    assert "not on this page, for its size: 2.png, 3.png" in found.said
+    assert "not on this page, for its size, or because they lie elsewhere or are damaged: 2.png, 3.png" in found.said
     text = (folder / "report.html").read_text()
     assert text.count("plotly.js v") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("methods", "oe", "mean"), "NaN"),
+        (("methods", "oe", "values", 1), "Infinity"),
+        (("methods", "oe", "at", "last", 0), "-Infinity"),
+        (("paired", "oe", "difference"), "NaN"),
+        (("paired", "oe", "ci_low"), "-Infinity"),
+        (("paired", "oe", "p_value"), "1e999"),
+        (("paired", "oe", "n"), "NaN"),
+        (("spread", "oe", "ratio"), "NaN"),
+        (("shown", "scale"), "NaN"),
+    ],
+)
+def test_one_number_that_is_none_does_not_end_the_page(path, value, tmp_path):
+    folder = make_study(tmp_path / "age", features=False)
+    content = json.loads((folder / "summary.json").read_text())
+    inside = content
+    for key in path[:-1]:
+        inside = inside.setdefault(key, {}) if isinstance(inside, dict) else inside[key]
+    inside[path[-1]] = "here"
+    (folder / "summary.json").write_text(json.dumps(content).replace('"here"', value))
+    found, _ = page(folder)
+    assert "Test MAE" in found.said and "baseline" in found.said and "NaN" not in found.scripts[0]
+
+
+def test_a_number_that_no_chart_can_hold_does_not_end_the_page(tmp_path):
+    folder = make_study(tmp_path / "age", features=False)
+    text = (folder / "curves.json").read_text()
+    (folder / "curves.json").write_text(
+        text.replace('"train": [', '"train": [1e308, ', 1).replace("19.", "1e308, 19.", 1)
+    )
+    assert "Test MAE" in page(folder)[0].said
+
+
+def test_pictures_that_a_link_brings_from_elsewhere_are_not_embedded(tmp_path):
+    folder = make_study(tmp_path / "age", features=False)
+    picture = b"\x89PNG\r\n\x1a\n"
+    (tmp_path / "private.png").write_bytes(picture + b"private")
+    (folder / "out.png").symlink_to("../private.png")
+    (folder / "gone.png").symlink_to("nowhere.png")
+    (folder / "own.png").write_bytes(picture + b"own")
+    (folder / "again.png").symlink_to("own.png")
+    (folder / "folder.png").mkdir()
+    found, _ = page(folder)
+    shown = [own["src"] for tag, own in found.elements if tag == "img"]
+    assert [base64.b64decode(each.partition(",")[2])[8:] for each in shown] == [b"own", b"own"]
+    assert "folder.png, gone.png, out.png" in found.said
 
 
 def test_what_is_left_out_is_said_on_the_page(tmp_path):

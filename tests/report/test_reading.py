@@ -60,10 +60,10 @@ def test_a_run_without_a_version_is_left_out(tmp_path):
     [
         ("recipe.json", b"{", "expected JSON"),
         ("recipe.json", b"\xff\xfe\x00", "expected JSON"),
-        ("recipe.json", b"[]", "expected recipe, method and seed"),
-        ("recipe.json", b'{"recipe": {}, "method": "oe"}', "got no seed"),
+        ("recipe.json", b"[]", "expected an object, got []"),
+        ("recipe.json", b'{"recipe": {}, "method": "oe"}', "expected seed, got none"),
         ("result.json", b"[1", "expected JSON"),
-        ("result.json", b'"over"', "expected an object in result.json"),
+        ("result.json", b'"over"', "expected an object, got 'over'"),
         ("result.json", b"[" * 100_000, "nested too deeply"),
         ("metrics.jsonl", b"[]\n", "line 1"),
     ],

@@ -112,7 +112,8 @@ def test_a_study_of_finished_runs_names_the_machine_that_trained_them(plans, tmp
         for run, gpu in enumerate(gpus):
             folder = out / "training" / f"run{run}"
             folder.mkdir(parents=True)
-            (folder / "recipe.json").write_text(json.dumps({"environment": {"gpu": gpu}}))
+            content = {"recipe": {}, "method": "oe", "seed": run, "environment": {"gpu": gpu}}
+            (folder / "recipe.json").write_text(json.dumps(content))
         found = studies.run("table3-crowd", out, ["seeds=2", "data=somewhere"])["environment"]
         assert (found == {"gpu": "this"}) == (len(set(gpus)) == 1)
         assert ("python" in found) == (len(set(gpus)) == 2)  # of several machines: this one, which summed it up

@@ -86,3 +86,44 @@ def test_an_interrupt_reaches_all_and_waits_for_them(tmp_path):
     assert "KeyboardInterrupt" in errors
     assert (tmp_path / "saved-a").exists()
     assert (tmp_path / "saved-b").exists()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="asks /proc who is alive")
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    script = (
+        "import sys; from functools import partial; from pathlib import Path\n"
+        "from ordinal_entropy.vision.side_by_side import side_by_side; import test_side_by_side as own\n"
+        "work = partial(own.write_and_wait, folder=Path(sys.argv[1]))\n"
+        "if __name__ == '__main__': side_by_side(work, list('ab'), 2)\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    paths = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path)]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths})
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == 2)
+    process.kill()
+    process.wait()
+    numbers = [int(path.read_text()) for path in tmp_path.glob("begun-*")]
+    wait_until(lambda: not any(alive(number) for number in numbers))
+
+
+def write_and_wait(share, progress, folder):
+    unfinished = folder / f"unfinished-{share[0]}"
+    unfinished.write_text(str(os.getpid()))
+    unfinished.rename(folder / f"begun-{share[0]}")
+    time.sleep(600)
+
+
+def wait_until(done):
+    start = time.monotonic()
+    while not done():
+        assert time.monotonic() - start < 60
+        time.sleep(0.05)
+
+
+def alive(number):
+    try:
+        with open(f"/proc/{number}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

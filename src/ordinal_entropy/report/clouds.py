@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ordinal_entropy import estimators, runs
 from ordinal_entropy.figures import embedding
-from ordinal_entropy.report.reading import KeptRun
+from ordinal_entropy.report.reading import KeptRun, picture
 from ordinal_entropy.report.tables import Row, Table
 from ordinal_entropy.report.text import count, number
 from ordinal_entropy.vision import thumbnails
@@ -27,7 +27,6 @@ _LEAST = 50  # rows of a method after an epoch, if there are as many: fewer meth
 _MOST_ROWS = 600
 _MOST_EPOCHS = 4
 _LARGEST_PICTURE = 700_000  # bytes
-_STARTS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}  # of files
 _PARTS = ("image", "test", "train")  # the first that every run has
 _TITLES = {"image": "one test image", "test": "test rows", "train": "training rows"}
 
@@ -151,10 +150,10 @@ def _content(
             "predictions": [[_bytes(_predictions(kept[name, epoch]), low, high) for epoch in epochs] for name in names]
             if predicted
             else None,
-            "thumbnail": _picture(folder / "image.png", "png"),
+            "thumbnail": picture(folder / "image.png", folder, "png", _LARGEST_PICTURE),
         }
     elif part == "test":
-        sheet = _picture(folder / "test.jpg", "jpeg")
+        sheet = picture(folder / "test.jpg", folder, "jpeg", _LARGEST_PICTURE)
         content["sheet"] = sheet and {"picture": sheet, "columns": thumbnails.COLUMNS}  # a square for each kept row
     return content
 
@@ -284,16 +283,6 @@ def _bytes(values: Array, low: float, high: float) -> str:
     finite = numpy.isfinite(values)
     levels = numpy.rint(254 * numpy.clip((numpy.where(finite, values, low) - low) / span, 0, 1))
     return base64.b64encode(numpy.where(finite, levels, 255).astype("uint8").tobytes()).decode()
-
-
-def _picture(path: Path, kind: str) -> str | None:
-    """A picture beside the features, if there is one that is what it says and not too large for a page."""
-    if not path.is_file() or path.stat().st_size > _LARGEST_PICTURE:
-        return None
-    content = path.read_bytes()
-    if not content.startswith(_STARTS[kind]):
-        return None
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _spread_out(values: Sequence[int], most: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ordinal_entropy import __version__
 from ordinal_entropy.report import charts
-from ordinal_entropy.report.reading import LeftOut
+from ordinal_entropy.report.reading import LeftOut, as_read
 from ordinal_entropy.report.sections import Section
 
 _MOST_LEFT_OUT = 8  # that are named at once
@@ -53,7 +53,7 @@ def page(sections: Sequence[Section], left_out: Sequence[LeftOut], *, title: str
         style=Markup(style),
         plotly=Markup(plotly),
         script=Markup(script),
-        data=Markup(in_script({"sections": [_data(section) for section in sections]})),
+        data=Markup(in_script(as_read({"sections": [_data(section) for section in sections]}))),
     )
     return rendered.lstrip()
 

@@ -1,5 +1,6 @@
 """What a folder holds: studies, runs, diagnoses; and what of it a page leaves out, and why."""
 
+import base64
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ CACHE = "report-cache"
 _DEEPEST = 3  # folders below the one that is asked for
 _CLOSED = {CACHE, "features", "csv", "checkpoints"}  # nothing of its own inside
 _POINTS = ("last", "best_validation", "best_test")
+_STARTS = {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff"}
 T = TypeVar("T")
 
 
@@ -41,7 +43,8 @@ class KeptRun:
     def features(self) -> Path | None:
         """The folder of kept features, if there are any; that of a run by ``train`` on images lies one deeper."""
         inside = [self.path, *(child for child in _folders(self.path) if (child / "recipe.json").is_file())]
-        return next((place / "features" for place in inside if (place / "features").is_dir()), None)
+        there = (place / "features" for place in inside)
+        return next((place for place in there if place.is_dir() and not place.is_symlink()), None)
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,24 @@ def _look(folder: Path, found: Found, depth: int) -> None:
             _look(child, found, depth + 1)
 
 
+def picture(path: Path, folder: Path, kind: str, most: int) -> str | None:
+    """A picture as a page embeds it; None if it is none, is too large, or a link leads out of the folder.
+
+    Args:
+        path: of the file.
+        folder: that the page is of, or a part of it.
+        kind: "png" or "jpeg".
+        most: bytes.
+    """
+    place = path.resolve()
+    if not (place.is_file() and place.is_relative_to(folder.resolve()) and place.stat().st_size <= most):
+        return None
+    content = place.read_bytes()
+    if not content.startswith(_STARTS[kind]):
+        return None
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
 def _folders(folder: Path) -> Iterator[Path]:
     """Those inside, by name; no hidden ones, none that a link leads out to."""
     for child in sorted(folder.iterdir()):
@@ -141,9 +162,7 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    content = runs.read_json(path)
-    if not isinstance(content, dict):
-        raise ValueError(f"expected an object in {path.name}, got {json.dumps(content)[:40]}")
+    content: dict[str, Any] = runs.read_json(path, dict)
     return content
 
 
@@ -192,13 +211,13 @@ def _run(folder: Path, found: Found) -> KeptRun | None:
     """A run that is over and of this version; else None, and a note."""
 
     def whole() -> KeptRun:
-        run, content = runs.open(folder), _mapping(folder / "recipe.json")
+        run = runs.open(folder)
         if not (folder / "result.json").is_file():
             failure = run.failure()
             if failure is not None:
                 raise ValueError(f"the run failed: {failure['type']}: {failure['message'] or 'no message'}")
             raise ValueError("half-written: there is a recipe.json but no result.json, so the run is not over")
-        theirs, ours = _version(content.get("environment")), _version(present_environment())
+        theirs, ours = _version(run.environment), _version(present_environment())
         if theirs != ours:
             raise ValueError(f"a run of version {theirs or 'unknown'}; this is {ours}")
         inside = [folder, *(child for child in _folders(folder) if (child / "metrics.jsonl").is_file())]
@@ -206,10 +225,10 @@ def _run(folder: Path, found: Found) -> KeptRun | None:
         return KeptRun(
             folder,
             found.name(folder),
-            str(run.method),
-            int(run.seed),
-            dict(run.recipe),
-            dict(content["environment"]),
+            run.method,
+            run.seed,
+            run.recipe,
+            run.environment,
             _mapping(folder / "result.json"),
             metrics,
         )
@@ -259,7 +278,7 @@ def _study_of(group: Sequence[KeptRun], found: Found) -> KeptStudy | None:
     )
     made |= {"baseline": names[0], "variants": {name: {"method": name} for name in names}}
     title = f"{len(group)} runs of {first.recipe.get('task', 'one recipe')}"
-    return KeptStudy(found.folder, title, _as_read(made), curves_of(group), None, list(group))
+    return KeptStudy(found.folder, title, as_read(made), curves_of(group), None, list(group))
 
 
 def curves_of(group: Sequence[KeptRun], *, by_run: bool = False) -> dict[str, Any] | None:
@@ -299,12 +318,12 @@ def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _as_read(content: Any) -> Any:
+def as_read(content: Any) -> Any:
     """As it would come back from a JSON file: None in place of NaN."""
     if isinstance(content, Mapping):
-        return {key: _as_read(value) for key, value in content.items()}
+        return {key: as_read(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):
-        return [_as_read(value) for value in content]
+        return [as_read(value) for value in content]
     return _none(content) if isinstance(content, float) else content
 
 

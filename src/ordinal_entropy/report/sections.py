@@ -1,6 +1,5 @@
 """The parts of a page: one for each study, for loose runs, for a diagnosis."""
 
-import base64
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +11,7 @@ from ordinal_entropy import methods, tasks
 from ordinal_entropy.report import charts, clouds, tables
 from ordinal_entropy.report.charts import Chart
 from ordinal_entropy.report.clouds import Cloud, Progress
-from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric
+from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric, picture
 from ordinal_entropy.report.tables import Row, Table
 from ordinal_entropy.report.text import NONE, count, metric_name, number
 from ordinal_entropy.report.verdict import Verdict, verdict
@@ -56,15 +55,11 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
     section = Section(
         title=str(summary.get("study") or study.name) if alone else study.name,
         about=str(shown.get("about") or _about(summary)),
-        verdict=verdict(summary, scale),
+        verdict=found.attempted(f"{study.name}: verdict", lambda: verdict(summary, scale)),
         notes=[str(note) for note in shown.get("notes") or []],
         methods=names,
         meanings=_meanings(summary),
     )
-    if "memory_mb" in summary:
-        section.tables.append(tables.costs(summary))
-    else:
-        section.tables.append(tables.scores(summary, scale, shown.get("paper_at")))
 
     def add(what: str, make: Any) -> None:
         """Tables and charts of parts that not every summary has; one that is odd does not take the others along."""
@@ -73,6 +68,10 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
             if each is not None:
                 (section.charts if isinstance(each, Chart) else section.tables).append(each)
 
+    if "memory_mb" in summary:
+        add("costs", lambda: tables.costs(summary))
+    else:
+        add("scores", lambda: tables.scores(summary, scale, shown.get("paper_at")))
     add("differences", lambda: tables.differences(summary, scale))
     add("claims", lambda: tables.claims(summary))
     add("further scores", lambda: tables.details(summary, shown.get("details") or {}))
@@ -191,17 +190,18 @@ def _add_cloud(
 
 
 def _add_pictures(section: Section, folder: Path) -> None:
-    """The PNGs of a study, as they are drawn for print; too large ones are named only."""
+    """The PNGs of a study, as they are drawn for print; too large ones and links to elsewhere are named only."""
     left, without = _PICTURE_BYTES, []
     for path in sorted(folder.glob("*.png")):
-        content = path.read_bytes() if path.stat().st_size <= left else b""
-        if content.startswith(b"\x89PNG\r\n\x1a\n"):
-            left -= len(content)
-            section.pictures[path.name] = "data:image/png;base64," + base64.b64encode(content).decode()
+        found = picture(path, folder, "png", left)
+        if found is not None:
+            left -= path.stat().st_size
+            section.pictures[path.name] = found
         else:
             without.append(path.name)
     if without:
-        section.notes.append(f"Pictures in the folder that are not on this page, for its size: {', '.join(without)}.")
+        why = "for its size, or because they lie elsewhere or are damaged"
+        section.notes.append(f"Pictures in the folder that are not on this page, {why}: {', '.join(without)}.")
 
 
 def _runs_by_variant(study: KeptStudy) -> dict[str, KeptRun]:

@@ -16,7 +16,7 @@ def number(value: float | None, scale: float = 1.0, *, sign: bool = False) -> st
         >>> number(-0.00123, 1e-3), number(0.5, sign=True), number(12345.6), number(4e-9), number(None)
         ('−1.23', '+0.50', '12,346', '4 × 10⁻⁹', '–')
     """
-    if value is None or not math.isfinite(value):
+    if value is None or not math.isfinite(value) or not math.isfinite(value / scale):
         return NONE
     value /= scale
     size, plus = abs(value), "+" if sign and value else ""

@@ -1,20 +1,31 @@
 """The tables and figures of the paper, each as one command: ``ordinal-entropy reproduce STUDY``."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import runs, tasks
-from ordinal_entropy.recipes import described, lookup, override, pairs, unknown
+from ordinal_entropy.recipes import defaults, described, lookup, override, pairs, unknown
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.tasks import Progress
 
 QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
+
+_SUMMARY: runs.Form = {
+    "task": str,
+    "metric": str,
+    "lower_is_better": bool,
+    "methods": {str: {"values": [runs.NUMBER]}},
+    "paired": {str: dict},
+}
+_SUMMARY_REMEDY = "remove it, and the same command writes it again from the runs"
+_LABEL_REMEDY = "remove it, and summary.json if there is one, and the same command resumes"
 
 _STUDIES: dict[str, Study] = {
     **table1.STUDIES,
@@ -135,7 +146,9 @@ def run(
     recipe = recipes[""]
     if not (out / "summary.json").exists():
         check(name, keys, recipe)
-    summary = finished(out, {"study": name, **described(recipe), **described(keys)})
+    earlier = {**defaults(recipe), **defaults(keys)}
+    summary = finished(out, {"study": name, **described(recipe), **described(keys)}, earlier)
+    read_back = summary is not None
     if summary is None:
         if study.measured is not None:
             found = study.measured(keys, recipe, device, progress)
@@ -169,7 +182,8 @@ def run(
     if all(find_spec(needed) is not None for needed in study.draws_with):
         for path, draw in pictures(name, out).items():
             if not path.exists():
-                draw(summary, path)
+                with reading_summary(out) if read_back else nullcontext():
+                    draw(summary, path)
     return summary
 
 
@@ -209,11 +223,21 @@ def pictures(name: str, out: Path) -> dict[Path, Picture]:
     return drawn | {out / f"{name}-{what}.png": draw for what, draw in study.further_pictures.items()}
 
 
-def finished(out: Path, what: dict[str, Any]) -> dict[str, Any] | None:
+def reading_summary(out: Path) -> AbstractContextManager[None]:
+    """What is raised in the ``with`` says that the summary in a folder, which was read back, is damaged."""
+    return runs.reading(out / "summary.json", _SUMMARY_REMEDY)
+
+
+def finished(out: Path, what: dict[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any] | None:
     """The summary in a folder that was made for exactly this; None if it is still to be made.
 
     ``out/study.json`` says what a folder is for. One that is for something else is a ValueError, unless that was
     stopped before anything was trained.
+
+    Args:
+        out: the folder.
+        what: it is to be made for.
+        earlier: what keys stand for that the folder lacks, since it was written before they existed.
     """
     label = out / "study.json"
     if not label.exists():
@@ -221,7 +245,8 @@ def finished(out: Path, what: dict[str, Any]) -> dict[str, Any] | None:
             raise ValueError(f"expected a new or unfinished folder, got {out} with a summary.json of something else")
         runs.write_json(label, what)
         return None
-    found = runs.read_json(label)
+    found = runs.read_json(label, dict, remedy=_LABEL_REMEDY)
+    found |= {key: earlier[key] for key in what if key in earlier and key not in found}
     different = [key for key in {**found, **what} if found.get(key) != what.get(key)]
     begun = (out / "training").exists() or (out / "summary.json").exists()
     if different and not begun:
@@ -232,4 +257,7 @@ def finished(out: Path, what: dict[str, Any]) -> dict[str, Any] | None:
             f"{out} holds another study: {key} is {found.get(key)!r} there and {what.get(key)!r} here; "
             "choose another --out, or remove the folder"
         )
-    return runs.read_json(out / "summary.json") if (out / "summary.json").exists() else None
+    if not (out / "summary.json").exists():
+        return None
+    summary: dict[str, Any] = runs.read_json(out / "summary.json", _SUMMARY, remedy=_SUMMARY_REMEDY)
+    return summary

@@ -21,7 +21,7 @@ from ordinal_entropy.recipes import require_at_least_1
 from ordinal_entropy.studies import kept_features
 from ordinal_entropy.studies.claims import ESTIMATORS
 from ordinal_entropy.studies.grid import Variant, seeds_from
-from ordinal_entropy.studies.kept_features import Subject
+from ordinal_entropy.studies.kept_features import ENTROPIES_REMEDY, Subject
 from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.studies.table1 import SCALES
 
@@ -133,8 +133,10 @@ def _draw_entropies(study: str, subject: Subject, summary: Mapping[str, Any], pa
             for each in ESTIMATORS
         ]
         title = f"Entropy of the features, {subject.task} operator"
-    content = runs.read_json(path.parent / "entropies.json")
-    entropy.draw(content, path, rows=rows, variants=names, title=title, unit=subject.unit, time=subject.time)
+    found = path.parent / "entropies.json"
+    with runs.reading(found, ENTROPIES_REMEDY):
+        content = runs.read_json(found, dict, remedy=ENTROPIES_REMEDY)
+        entropy.draw(content, path, rows=rows, variants=names, title=title, unit=subject.unit, time=subject.time)
 
 
 _E1_TO_E3 = (

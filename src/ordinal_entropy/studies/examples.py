@@ -6,8 +6,7 @@ Pictures know nothing of tasks, so that this is where a run folder becomes array
 from collections.abc import Sequence
 from pathlib import Path
 
-from ordinal_entropy import runs, tasks
-from ordinal_entropy.recipes import override, restored
+from ordinal_entropy import tasks
 
 _MAPS = {"depth": ("depth", "m"), "crowd": ("density", "heads per cell")}  # what is predicted, and its unit
 
@@ -26,15 +25,11 @@ def draw_predictions(
     """
     from ordinal_entropy.figures.predictions import Example, draw
 
-    found = runs.open(run)
-    content = dict(found.recipe)
-    name = content.pop("task", None)
-    task = tasks.load(name) if isinstance(name, str) else None
-    if task is None or task.pictured is None:
+    name, plan = tasks.planned(run, settings)
+    task = tasks.load(name)
+    if task.pictured is None:
         raise ValueError(f"expected a run of {' or '.join(_MAPS)}, whose predictions are maps, got {run} of {name}")
-    recipe = override(restored(task.presets["paper"], content), settings)
-    plan = tasks.Plan(found.method, found.seed, recipe)
     examples = [Example(*each) for each in task.pictured(plan, count, device=device, folder=run)]
     label, unit = _MAPS[name]
-    title = f"Test images, {name}, {found.method}, seed {found.seed}, best on validation"
+    title = f"Test images, {name}, {plan.method}, seed {plan.seed}, best on validation"
     draw(examples, path, label=label, unit=unit, title=title)

@@ -186,8 +186,8 @@ _CURVES = ("train", "validation", "test")
 
 def _trained_in(training: Path) -> dict[str, Any]:
     """The environment that all run folders name, which may have come from elsewhere; without such, the present one."""
-    found = [runs.read_json(path)["environment"] for path in training.glob("*/recipe.json")]
-    return found[0] if found and all(each == found[0] for each in found) else environment.environment()
+    found = [runs.open(path.parent).environment for path in training.glob("*/recipe.json")]
+    return found[0] if found and found[0] and all(each == found[0] for each in found) else environment.environment()
 
 
 def _details(outcomes: Sequence[Outcome], all_variants: Sequence[Outcome]) -> dict[str, dict[str, list[float]]]:

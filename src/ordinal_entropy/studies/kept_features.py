@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _DIGITS = {"E1": 1, "E2": 1, "E3": 2}  # that are printed
+ENTROPIES_REMEDY = "remove it and summary.json, and the same command measures the entropies again"
 _LAID_OUT = {2: 4800, 3: 2400}  # rows of all methods in a t-SNE, by dimensions: some seconds to half a minute
 
 
@@ -50,11 +51,13 @@ def further(
     times = [step for step in runs.read_json(out / "curves.json")["steps"] if step > 0]
     if not path.exists():
         runs.write_json(path, _measured(names, plans, folders, times, device), indent=None)
-    content = runs.read_json(path)
+    content = runs.read_json(path, dict, remedy=ENTROPIES_REMEDY)
+    with runs.reading(path, ENTROPIES_REMEDY):
+        ends, claims = _ends(content), judged(content)
     kept: dict[str, list[dict[str, Any]]] = {}
     for name, plan, folder in zip(names, plans, folders, strict=True):
         kept.setdefault(name, []).append({"seed": plan.seed, **_files(subject, folder, times, out)})
-    return {"entropies": _ends(content), "claims": judged(content), "features": kept}
+    return {"entropies": ends, "claims": claims, "features": kept}
 
 
 def report(subject: Subject, summary: Mapping[str, Any]) -> "list[tuple[str, Table]]":
@@ -233,7 +236,9 @@ def _kept(summary: Mapping[str, Any], out: Path, part: str) -> "dict[str, dict[s
     found = {}
     for name, (own, *_) in summary["features"].items():
         _, number = own["last"].rsplit("-", 1)
-        content = load_file(out / own["folder"] / f"{part}-{number}")
-        if len(content["features"]) > 1 and all(np.isfinite(values).all() for values in content.values()):
-            found[name] = content
+        path = out / own["folder"] / f"{part}-{number}"
+        with runs.reading(path, "remove the folder of that run and summary.json, and the same command trains it again"):
+            content = load_file(path)
+            if len(content["features"]) > 1 and all(np.isfinite(values).all() for values in content.values()):
+                found[name] = content
     return found

@@ -62,8 +62,15 @@ def curves_picture(title: str, variants: Mapping[str, str], summary: dict[str, A
     """Draws the scores during training, which lie beside the summary."""
     from ordinal_entropy.figures import curves
 
-    content = runs.read_json(path.parent / "curves.json")
-    curves.draw(content, path, variants=variants, title=title, metric=str(summary["metric"]).upper())
+    found, remedy = path.parent / "curves.json", "remove it and summary.json, and the same command writes both again"
+    with runs.reading(found, remedy):
+        curves.draw(
+            runs.read_json(found, dict, remedy=remedy),
+            path,
+            variants=variants,
+            title=title,
+            metric=str(summary["metric"]).upper(),
+        )
 
 
 def _study(operator: str) -> Study:

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import described, lookup, override, pairs, unknown, written
+from ordinal_entropy import methods, runs
+from ordinal_entropy.recipes import described, lookup, override, pairs, restored, unknown, written
 
 _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
@@ -179,6 +181,24 @@ def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:
             if described(recipe(name, preset, settings)) == content:
                 found.append(["--preset", preset, *(f"--set={setting}" for setting in settings)])
     return min(found, key=len, default=None)
+
+
+def planned(folder: Path, settings: Sequence[str] = ()) -> tuple[str, Plan]:
+    """The task of a run folder that ``train`` wrote, and its plan.
+
+    Args:
+        folder: of the run.
+        settings: ``key=value`` in place of what its recipe has.
+    """
+    run = runs.open(folder)
+    content = dict(run.recipe)
+    name = content.pop("task", None)
+    if not isinstance(name, str):
+        raise ValueError(f"expected a run folder of the command train, got {folder}, whose recipe names no task")
+    with runs.reading(folder / "recipe.json", "remove the run folder and train again"):
+        methods.describe(run.method)  # an unknown one is an error
+        own = restored(next(iter(load(name).presets.values())), content)
+    return name, Plan(run.method, run.seed, override(own, settings))
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:

@@ -5,6 +5,7 @@ What a task has of its own is in an :class:`OnImages`; the training itself is in
 
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ordinal_entropy import methods, runs
-from ordinal_entropy.recipes import cache_folder, described
+from ordinal_entropy.recipes import cache_folder, defaults, described
 from ordinal_entropy.tasks import Outcome, Plan, Progress, failed, run_names
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -86,6 +87,7 @@ class OnImages:
     shown: Mapping[str, str] = field(
         default_factory=dict
     )  # further lines of an evaluation: what is said -> score on the test images
+    facts: Mapping[str, Any] = field(default_factory=dict)  # form of those that `prepare` returns
     truth: "Callable[[Seen], Tensor] | None" = None  # maps (b, 1, h, w) of a batch, NaN where there is none
 
     def train(
@@ -123,7 +125,7 @@ class OnImages:
         if jobs < 1:
             raise ValueError(f"expected at least one job, got {jobs}")
         all_runs = [(plan, folder / name) for plan, name in zip(plans, run_names(plans), strict=True)]
-        to_train = [(plan, place) for plan, place in all_runs if self._run(plan, place).result() is None]
+        to_train = [(plan, place) for plan, place in all_runs if self._result(self._run(plan, place)) is None]
         if jobs > 1 and len(to_train) > 1:
             from ordinal_entropy.vision.side_by_side import side_by_side
 
@@ -133,10 +135,11 @@ class OnImages:
         found = []
         for plan, place in all_runs:
             run = self._run(plan, place)
-            result = run.result()
+            result = self._result(run)
             failure = run.failure() if result is None else None
             scores = result or {}
-            found.append(failed(failure) if failure else self.outcome(scores["history"], scores["features"]))
+            with runs.reading(place / "result.json", runs.RESULT_REMEDY):
+                found.append(failed(failure) if failure else self.outcome(scores["history"], scores["features"]))
         return found
 
     def evaluate(self, plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -162,7 +165,8 @@ class OnImages:
             found = scored(part)
             scores[part] = found[self.metric]
         scores |= {f"test, {what}": found[name] for what, name in self.shown.items()}
-        network.load_state_dict(best.weights)
+        with best.reading():
+            network.load_state_dict(best.weights)
         scores["test, best on validation"] = scored("test")[self.metric]
         return scores
 
@@ -259,22 +263,33 @@ class OnImages:
                     features = self._feature_scores(run.path, history, device)
             except Exception as error:
                 alone = plan.recipe.devices * plan.recipe.nodes == 1  # else other processes wait for this one
-                if not (go_on and alone) or isinstance(error, ImportError):
+                if not (go_on and alone) or runs.concerns_all(error):
                     raise
                 run.fail(error)
             else:
                 run.finish({"history": history, "left_out": found[key].left_out, "features": features})
 
     def _run(self, plan: Plan, place: Path) -> runs.Run:
-        return runs.create(place, {"task": self.name, **described(plan.recipe)}, plan.method, plan.seed)
+        recipe = {"task": self.name, **described(plan.recipe)}
+        return runs.create(place, recipe, plan.method, plan.seed, defaults=defaults(plan.recipe))
+
+    def _result(self, run: runs.Run) -> dict[str, Any] | None:
+        scores: runs.Form = {str: runs.NUMBER}
+        epoch = {part: {**scores, self.metric: runs.NUMBER} for part in ("train", "validation", "test")}
+        return run.result({"history": [epoch], "features": {"last": scores, "best_validation": scores}})
 
     def _restored(self, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prepared, Any]:
         """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
+        with checkpoint.reading():
+            runs.require_form(checkpoint.facts, {"mean": [float], "std": [float], **self.facts}, "facts")
+            if not len(checkpoint.facts["mean"]) == len(checkpoint.facts["std"]) == 3:
+                raise ValueError("expected a mean and a standard deviation of three channels")
         made = self.prepare(plan, self.read(plan.recipe), checkpoint.facts)
         with torch.random.fork_rng(devices=[]):
             network: Any = made.make_network()
         network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
-        network.load_state_dict(checkpoint.weights)
+        with checkpoint.reading():
+            network.load_state_dict(checkpoint.weights)
         return made, network
 
     def _places(self, history: _History) -> dict[str, int]:
@@ -398,13 +413,13 @@ class Source(NamedTuple):
             return Path(recipe.data).expanduser()
         folder = cache_folder() / f"{self.folder}-{recipe.generated}-seed{_GENERATED_SEED}"
         if not (folder / self.whole).exists():
-            beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
-            self.make(beside, _GENERATED_SEED, recipe.generated)
-            try:
-                beside.rename(folder)
-            except OSError:
-                if not (folder / self.whole).exists():  # another process was not first
-                    raise
+            with runs.lock(folder.with_name(f".{folder.name}.lock"), wait=True):
+                for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # by a process that was killed
+                    shutil.rmtree(left)
+                if not (folder / self.whole).exists():  # nobody made it while we waited
+                    beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
+                    self.make(beside, _GENERATED_SEED, recipe.generated)
+                    beside.rename(folder)
         return folder
 
 

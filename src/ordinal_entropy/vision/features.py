@@ -7,7 +7,7 @@ from pathlib import Path
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy import estimators
+from ordinal_entropy import estimators, runs
 
 _BIN_ROWS = 25
 
@@ -102,5 +102,9 @@ def kept_file(folder: Path, part: str, epoch: int) -> Path:
 def _features_and_targets(path: Path, device: str = "cpu") -> tuple[Tensor, Tensor]:
     from safetensors.torch import load_file
 
-    content = load_file(path, device=device)
-    return content["features"], content["targets"]
+    with runs.reading(path, "remove it, and the figures and entropies of this epoch do without"):
+        content = load_file(path, device=device)
+        n = len(content["features"])
+        if content["features"].shape != (n, content["features"].shape[-1]) or content["targets"].shape != (n, 1):
+            raise ValueError("expected features (n, d) and targets (n, 1)")
+        return content["features"], content["targets"]

@@ -1,7 +1,9 @@
 """Several processes on one device: networks that are small for a large GPU train beside each other."""
 
 import multiprocessing
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -75,6 +77,7 @@ def _child(
     threads: int,
 ) -> None:
     torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def progress(count: int, of: int) -> None:
         done[place], total[place] = count, of
@@ -86,3 +89,11 @@ def _child(
     except Exception as error:
         errors.put(error)
         sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    """A command that is killed leaves no process behind that writes to its folder."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

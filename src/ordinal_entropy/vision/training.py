@@ -7,6 +7,7 @@ A step never waits for a GPU: the rows of an epoch and its draws are copied ther
 when it is over, and files are written while the next one runs.
 """
 
+import copy
 import importlib.util
 import logging
 import math
@@ -18,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from ordinal_entropy import runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Method
 from ordinal_entropy.methods.ablations import self_set_strengths
@@ -53,9 +55,16 @@ Scores = dict[str, float]
 
 PARTS = ("train", "validation", "test")
 LAST, BEST = "last.ckpt", "best.ckpt"
+REMEDY = "remove it to begin the run again"
+_REMEDY_OF_TRAINED = "remove the run folder and train again"
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
 _OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+_STATES = {  # of a parameter
+    "adam": ("step", "exp_avg", "exp_avg_sq"),
+    "adamw": ("step", "exp_avg", "exp_avg_sq"),
+    "sgd": (),  # a momentum, or none
+}
 _PRECISIONS: dict[str, tuple[Literal["32-true", "bf16-mixed", "16-mixed"], torch.dtype]] = {
     "float32": ("32-true", torch.float32),
     "bf16": ("bf16-mixed", torch.bfloat16),
@@ -365,6 +374,11 @@ class Training(lightning.LightningModule):
         """The scores up to there."""
         self.history = list(checkpoint["history"])
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Of the last checkpoint; one of another network is told."""
+        with runs.reading((self.folder or Path()) / LAST, REMEDY):
+            return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
     def _begin_epoch(self) -> None:
         """All that a stop must not change. Not Lightning's hook, which is left out after some stops."""
         epoch = self.epoch
@@ -541,7 +555,7 @@ def fit(
             accumulate_grad_batches=settings.accumulate,
             gradient_clip_val=settings.clip or None,
             callbacks=[_Checkpoints(folder, monitor, lower_is_better, settings.checkpoint_seconds)],
-            plugins=[_WholeFiles(module.files)],
+            plugins=[_WholeFiles(module)],
             logger=_loggers(folder),
             log_every_n_steps=0,  # nothing is logged in a step
             num_sanity_val_steps=0,
@@ -600,16 +614,35 @@ class Checkpoint(NamedTuple):
     epoch: int  # epochs done
     weights: dict[str, Tensor]  # of the network
     facts: dict[str, Any]
+    path: Path
+
+    def reading(self) -> AbstractContextManager[None]:
+        """What is raised in the ``with`` says that this file is damaged or foreign."""
+        return runs.reading(self.path, _REMEDY_OF_TRAINED)
+
+
+_FORM = {"state_dict": dict, "history": [{part: {str: float} for part in PARTS}], "facts": dict}
+_RESUMED = {  # what Lightning adds
+    **_FORM,
+    "pytorch-lightning_version": str,
+    "loops": {"fit_loop": {"epoch_progress": {"current": {"processed": int}}}},
+    "callbacks": dict,
+    "optimizer_states": [{"state": {int: dict}, "param_groups": [dict]}],
+    "lr_schedulers": list,
+}
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Weights of the network and facts of the run; a ValueError where there are none."""
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(f"expected a trained run with {path.name} in {path.parent}, got none")
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    content = runs.load_tensors(path, _FORM, remedy=_REMEDY_OF_TRAINED)
     start = "network."
-    weights = {key[len(start) :]: value for key, value in content["state_dict"].items() if key.startswith(start)}
-    return Checkpoint(len(content["history"]), weights, content["facts"])
+    weights = {key[len(start) :]: value for key, value in content["state_dict"].items() if str(key).startswith(start)}
+    found = Checkpoint(len(content["history"]), weights, content["facts"], path)
+    with found.reading():
+        runs.require_form(weights, {str: Tensor}, "weights")
+    return found
 
 
 class _Checkpoints(CheckpointCallback):
@@ -646,15 +679,59 @@ class _Checkpoints(CheckpointCallback):
 
 
 class _WholeFiles(TorchCheckpointIO):
-    """Checkpoints as they are at this moment, written a little later."""
+    """Checkpoints as they are at this moment, written a little later; never more read of one than plain values."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, module: Training) -> None:
         super().__init__()
-        self.files = files
+        self.module = module
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Has it written."""
-        self.files.write(Path(path), partial(torch.save, on_host(checkpoint)))
+        self.module.files.write(Path(path), partial(torch.save, on_host(checkpoint)))
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        """Its content, checked: Lightning reads what it needs of it here and there, and trusts it."""
+        content: dict[str, Any] = runs.load_tensors(Path(path), _RESUMED, remedy=REMEDY)
+        with runs.reading(Path(path), REMEDY):
+            self._check(content)
+        return content
+
+    def _check(self, content: Mapping[str, Any]) -> None:
+        module, epochs = self.module, len(content["history"])
+        counted = content["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+        if not epochs == counted <= module.settings.epochs:
+            raise ValueError(f"expected scores of {counted} of {module.settings.epochs} epochs, got {epochs}")
+        if int(content["pytorch-lightning_version"].partition(".")[0]) < 2:
+            raise ValueError(f"expected one by Lightning 2, got {content['pytorch-lightning_version']}")
+        loop = module.trainer.fit_loop
+        _require_alike(content["loops"]["fit_loop"], loop.state_dict(), "loops")
+        loop.load_state_dict(copy.deepcopy(content["loops"]["fit_loop"]))  # as Lightning will
+        (found,) = content["optimizer_states"]
+        parameters = list(module.network.parameters())
+        _require_alike(found["param_groups"], optimizer(module.network, module.settings).state_dict()["param_groups"])
+        needed = _STATES[module.settings.optimizer]
+        for number, state in found["state"].items():
+            runs.require_form(state, dict.fromkeys(needed, Tensor), f"state {number}")
+            for name, value in state.items():
+                if name != "step" and isinstance(value, Tensor) and value.shape != parameters[number].shape:
+                    raise ValueError(f"expected {name} of the shape of parameter {number}, got {tuple(value.shape)}")
+
+
+def _require_alike(found: Any, example: Any, name: str = "param_groups") -> None:
+    """A ValueError where an entry is of another type; one of them may have entries that the other lacks."""
+    if isinstance(example, dict):
+        runs.require_form(found, dict, name)
+        for key in example.keys() & found.keys():
+            _require_alike(found[key], example[key], f"{name}.{key}")
+    elif isinstance(example, (list, tuple)):
+        runs.require_form(found, [object], name)
+        if len(found) != len(example):
+            raise ValueError(f"expected {len(example)} entries of {name}, got {len(found)}")
+        for one, other in zip(found, example, strict=True):
+            _require_alike(one, other, name)
+    elif example is not None:
+        numbers = isinstance(example, (int, float)) and not isinstance(example, bool)
+        runs.require_form(found, (int, float) if numbers else type(example), name)
 
 
 def _write_features(content: Mapping[str, Tensor], file: BinaryIO) -> None:

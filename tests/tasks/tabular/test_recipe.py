@@ -267,7 +267,7 @@ def test_another_table_in_the_same_place_is_refused(tmp_path):
 def test_a_damaged_checkpoint_is_named(tmp_path):
     call("train", "tabular", "--method=oe", *options(), "--out=mine")
     Path("mine/oe-seed0/checkpoint.pt").write_bytes(b"nothing")
-    assert "damaged or foreign mine/oe-seed0/checkpoint.pt" in call("evaluate", "mine", status=2).stderr
+    assert "mine/oe-seed0/checkpoint.pt is damaged or foreign" in call("evaluate", "mine", status=2).stderr
     Path("mine/oe-seed0/checkpoint.pt").unlink()
     assert "expected a checkpoint in mine/oe-seed0, got none" in call("evaluate", "mine", status=2).stderr
 

@@ -205,6 +205,7 @@ AGE = OnImages(
     ("data", "generated", "skip_bad", "image_size", "memory"),
     prepare,
     shown={f"{shot} shots": f"{METRIC}{end}" for shot, end in _BY_SHOT.items() if end},
+    facts={"low": float, "high": float, "counts": [int]},
 )
 
 TASKS = {

@@ -341,6 +341,7 @@ CROWD = OnImages(
     ("data", "generated", "validation", "skip_bad", "max_side", "memory", "kernel", "sigma", "border", "reduce"),
     prepare,
     shown={"root MSE": "rmse"},
+    facts={"high": float},
     truth=truth,
 )
 

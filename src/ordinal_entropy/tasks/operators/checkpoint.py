@@ -1,18 +1,18 @@
 """The checkpoint of a stack: written whole or not at all, and of one set of jobs, settings and rows."""
 
-import pickle
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from ordinal_entropy import runs
 
-_NAME = "checkpoint.pt"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or of another training."""
+FILE = "checkpoint.pt"
+REMEDY = "remove it to begin again"
+_FORM = {
+    "identity": {str: object},
+    "content": {"step": int, "histories": [[list]], "state": {str: Tensor}},
+}
 
 
 def save(folder: Path, identity: dict[str, Any], content: dict[str, Any]) -> None:
@@ -21,30 +21,25 @@ def save(folder: Path, identity: dict[str, Any], content: dict[str, Any]) -> Non
     Args:
         folder: made where it is missing.
         identity: what the training is of, in plain numbers, strings, lists and dictionaries.
-        content: the same and tensors.
+        content: "step", "histories" of all jobs and the "state" of the stack.
     """
-    with runs.replacing(folder / _NAME) as file:
-        torch.save({"identity": identity, "content": content}, file)
+    runs.save_tensors(folder / FILE, {"identity": identity, "content": content})
 
 
 def load(folder: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
     """The content of the checkpoint; None where there is none.
 
-    A checkpoint of something else is a CheckpointError that says what differs.
+    One that is damaged or of something else is a FolderError that says what is wrong or what differs.
     """
-    path = folder / _NAME
+    path = folder / FILE
     if not path.exists():
         return None
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        other, content = found["identity"], found["content"]
-    except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
-        raise CheckpointError(
-            f"expected a checkpoint of this training, got a damaged or foreign {path}: {error}"
-        ) from error
-    differs = [name for name in {**identity, **other} if identity.get(name) != other.get(name)]
+    found = runs.load_tensors(path, _FORM, remedy=REMEDY)
+    other, content = found["identity"], found["content"]
+    with runs.reading(path, REMEDY):
+        differs = [name for name in {**identity, **other} if identity.get(name) != other.get(name)]
     if differs:
-        raise CheckpointError(
+        raise runs.FolderError(
             f"expected a checkpoint of the same training in {folder}, got one with other {' and '.join(differs)}; "
             "take another folder, or remove it"
         )

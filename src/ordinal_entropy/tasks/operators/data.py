@@ -267,6 +267,7 @@ def _rows(path: Path, part: str) -> Rows:
 def write(folder: Path, name: str, train: Rows, test: Rows) -> None:
     """Writes the rows in the public layout; a file is there whole or not at all."""
     folder = Path(folder)
+    runs.remove_leftovers(folder)
     for file, part, rows in zip(
         _FILES if name == "linear" else _SDE_FILES, ("train", "test"), (train, test), strict=True
     ):

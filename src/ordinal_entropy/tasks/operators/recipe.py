@@ -16,6 +16,7 @@ from typing import Literal
 from ordinal_entropy import runs
 from ordinal_entropy.recipes import (
     cache_folder,
+    defaults,
     described,
     require_at_least_1,
     require_not_negative,
@@ -23,7 +24,6 @@ from ordinal_entropy.recipes import (
 )
 from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, run_names
 from ordinal_entropy.tasks.operators import data, train
-from ordinal_entropy.tasks.operators.checkpoint import CheckpointError
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 
@@ -181,7 +181,8 @@ def train_stacked(
         go_on: a stack that raises an exception says so in ``failure.json`` of the folder, and from then on its runs
             train one by one, from the beginning, each with a checkpoint in a folder of its own inside. A run that
             raises one by itself too says so there and in its outcome, and the others go on. Not where the rows cannot
-            be read or a checkpoint is of something else; then, and without a folder, the exception is raised here.
+            be read, a checkpoint is damaged or of something else, or the disk is full; then, and without a folder, the
+            exception is raised here.
 
     Returns:
         Outcomes in the order of the plans.
@@ -212,9 +213,9 @@ def train_stacked(
     if whole.failure() is None:
         try:
             return together()
-        except (ImportError, CheckpointError):
-            raise
         except Exception as error:
+            if isinstance(error, runs.FolderError) or runs.concerns_all(error):
+                raise
             whole.fail(error)
     return _one_by_one(plans, folder, trained, progress)
 
@@ -234,9 +235,9 @@ def _one_by_one(
 
         try:
             (history,) = trained(alone, folder=run.path, progress=in_all)
-        except (ImportError, CheckpointError):
-            raise
         except Exception as error:
+            if isinstance(error, runs.FolderError) or runs.concerns_all(error):
+                raise
             run.fail(error)
             outcomes.append(failed(run.failure() or {}))
         else:
@@ -246,7 +247,8 @@ def _one_by_one(
 
 
 def _run(plan: Plan, place: Path) -> runs.Run:
-    return runs.create(place, {"task": plan.recipe.operator, **described(plan.recipe)}, plan.method, plan.seed)
+    recipe = {"task": plan.recipe.operator, **described(plan.recipe)}
+    return runs.create(place, recipe, plan.method, plan.seed, defaults=defaults(plan.recipe))
 
 
 def _outcome(history: History) -> Outcome:

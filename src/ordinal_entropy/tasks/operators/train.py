@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy import runs
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts, kept
 from ordinal_entropy.tasks.operators.data import Array, Rows
@@ -270,10 +271,20 @@ class _Training:
     def load(self) -> bool:
         """Goes on from the checkpoint; False where there is none."""
         found = None if self.folder is None else checkpoint.load(self.folder, self.identity)
-        if found is None:
+        if found is None or self.folder is None:
             return False
-        self.step = found["step"]
-        self.histories = [History(*series) for series in found["histories"]]
+        with runs.reading(self.folder / checkpoint.FILE, checkpoint.REMEDY):
+            runs.require_form(found["state"], self.stepping.state, "state")
+            histories = [History(*series) for series in found["histories"]]
+            steps = {len(series) for history in histories for series in history}
+            if (
+                len(histories) != len(self.histories)
+                or len(steps) != 1
+                or not 0 <= found["step"] <= self.settings.steps
+            ):
+                raise ValueError(f"expected scores of {len(self.histories)} runs up to step {self.settings.steps}")
+            runs.require_form([list(history) for history in histories], [[[(int, float)]]], "histories")
+        self.step, self.histories = found["step"], histories
         self.stepping.restore(found["state"])
         return True
 

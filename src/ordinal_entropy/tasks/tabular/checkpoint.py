@@ -1,16 +1,27 @@
 """The checkpoint of one run: written whole or not at all, and of one table."""
 
-import pickle
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
+from torch import Tensor
 
 from ordinal_entropy import runs
-from ordinal_entropy.tasks.tabular.stack import Scores, State
+from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Scores, State, begun
 
 FILE = "checkpoint.pt"
+REMEDY = "remove it to begin the run again"
+_OF_PARAMETERS = ("parameters", "mean", "square", "best")
+_FORM: dict[str, Any] = {
+    "table": str,
+    "state": {
+        "epoch": int,
+        **{name: {str: Tensor} for name in _OF_PARAMETERS},
+        "best_score": float,
+        "balance": Tensor,
+    },
+    "history": [{part: {"rmse": float} for part in PARTS}],
+}
 
 
 class Checkpoint(NamedTuple):
@@ -24,17 +35,27 @@ class Checkpoint(NamedTuple):
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Writes the checkpoint of a run folder."""
     content = {"table": checkpoint.table, "state": asdict(checkpoint.state), "history": checkpoint.history}
-    with runs.replacing(folder / FILE) as file:
-        torch.save(content, file)
+    runs.save_tensors(folder / FILE, content)
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """The checkpoint of a run folder; None where there is none, a ValueError where it is damaged."""
+    """The checkpoint of a run folder; None where there is none, a FolderError where it is damaged."""
     path = folder / FILE
     if not path.exists():
         return None
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        return Checkpoint(content["table"], State(**content["state"]), content["history"])
-    except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
-        raise ValueError(f"expected a checkpoint of this run, got a damaged or foreign {path}: {error}") from error
+    content = runs.load_tensors(path, _FORM, remedy=REMEDY)
+    state = State(**{key: content["state"][key] for key in _FORM["state"]})
+    return Checkpoint(content["table"], state, content["history"])
+
+
+def check(folder: Path, checkpoint: Checkpoint, job: Job, epochs: int) -> None:
+    """A FolderError where the checkpoint of a folder is not one of a run of so many epochs."""
+    state, example = asdict(checkpoint.state), asdict(begun(job))
+    with runs.reading(folder / FILE, REMEDY):
+        if not 0 < len(checkpoint.history) == state["epoch"] <= epochs:
+            raise ValueError(f"expected scores of {state['epoch']} of {epochs} epochs, got {len(checkpoint.history)}")
+        for name in _OF_PARAMETERS:
+            if state[name].keys() != example[name].keys():
+                raise ValueError(f"expected {name} of {', '.join(example[name])}, got {', '.join(state[name])}")
+            runs.require_form(state[name], example[name], name)
+        runs.require_form(state["balance"], example["balance"], "balance")

@@ -16,7 +16,14 @@ from typing import Any, Literal
 import numpy as np
 
 from ordinal_entropy import methods, runs
-from ordinal_entropy.recipes import described, require_at_least_1, require_not_negative, require_positive, restored
+from ordinal_entropy.recipes import (
+    defaults,
+    described,
+    require_at_least_1,
+    require_not_negative,
+    require_positive,
+    restored,
+)
 from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, run_names
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
@@ -26,6 +33,12 @@ from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Settings, Stack
 from ordinal_entropy.tasks.tabular.train import METRIC, Waiting, places
 
 _GENERATED_SEED = 0
+_SCORES: runs.Form = {str: runs.NUMBER}
+_RESULT = {
+    "history": [{part: {**_SCORES, METRIC: runs.NUMBER} for part in PARTS}],
+    "features": {"last": _SCORES, "best_validation": _SCORES},
+    "table": str,
+}
 
 
 @dataclass(frozen=True)
@@ -163,19 +176,23 @@ def train_stacked(
         raise ValueError("expected at least one run, got none")
     if folder is None:
         raise ValueError("expected a folder for the runs, got none")
-    every = [
-        (plan, runs.create(folder / name, {"task": "tabular", **described(plan.recipe)}, plan.method, plan.seed))
-        for plan, name in zip(plans, run_names(plans), strict=True)
-    ]
-    results = [run.result() for _, run in every]
+    every = [(plan, _run(plan, folder / name)) for plan, name in zip(plans, run_names(plans), strict=True)]
+    results = [run.result(_RESULT) for _, run in every]
     if any(result is None for result in results):
         waiting = _waiting(every, results, go_on=go_on)
         train.train(waiting, device=device, progress=progress, on_metrics=on_metrics, go_on=go_on)
-        results = [run.result() for _, run in every]
+        results = [run.result(_RESULT) for _, run in every]
     failures = [run.failure() if result is None else None for (_, run), result in zip(every, results, strict=True)]
-    return [
-        failed(failure) if failure else outcome(result or {}) for result, failure in zip(results, failures, strict=True)
-    ]
+    found = []
+    for (_, run), result, failure in zip(every, results, failures, strict=True):
+        with runs.reading(run.path / "result.json", runs.RESULT_REMEDY):
+            found.append(failed(failure) if failure else outcome(result or {}))
+    return found
+
+
+def _run(plan: Plan, place: Path) -> runs.Run:
+    recipe = {"task": "tabular", **described(plan.recipe)}
+    return runs.create(place, recipe, plan.method, plan.seed, defaults=defaults(plan.recipe))
 
 
 def _waiting(
@@ -202,7 +219,7 @@ def _waiting(
                 views[own, plan.seed] = _seen(tables[own], plan.seed, own)
             job = _job(plan, views[own, plan.seed])
         except Exception as error:
-            if not go_on:
+            if not go_on or runs.concerns_all(error):
                 raise
             run.fail(error)
             continue
@@ -289,7 +306,8 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     if there is None:
         raise FileNotFoundError(f"expected a checkpoint in {place}, got none")
     content = {key: value for key, value in runs.open(place).recipe.items() if key != "task"}
-    recipe = restored(Tabular(), content)
+    with runs.reading(place / "recipe.json", "remove the run folder and train again"):
+        recipe = restored(Tabular(), content)
     own = table(recipe)
     if own.digest() != there.table:
         raise ValueError(f"expected the table that the run in {place} was trained on in {recipe.data}, got another")
@@ -303,6 +321,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         seen = seen._replace(test=preparation.part(other, np.arange(len(other.targets))))
         parts, main = ("test",), f"all {len(other.targets):,}"
     job = _job(plan._replace(recipe=recipe), seen)
+    checkpoint.check(place, there, job, recipe.epochs)
     stack = Stack([job], _settings(recipe), device=device, states=[there.state])
     (last,) = stack.scores(parts)
     (best,) = stack.scores(("test",), best=True)

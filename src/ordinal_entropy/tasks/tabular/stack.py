@@ -133,13 +133,13 @@ class Stack:
         self.targets = own.float()[..., None]
         self.pieces = _pieces(jobs, device)
 
-        begun = states or [_begun(job) for job in jobs]
-        self.epoch = begun[0].epoch
-        kept = [model.stacked([getattr(own, name) for own in begun]) for name in ("parameters", "mean", "square")]
+        given = states or [begun(job) for job in jobs]
+        self.epoch = given[0].epoch
+        kept = [model.stacked([getattr(own, name) for own in given]) for name in ("parameters", "mean", "square")]
         self.parameters, mean, square = ({key: value.to(device) for key, value in each.items()} for each in kept)
-        self.best = {name: value.to(device) for name, value in model.stacked([own.best for own in begun]).items()}
-        self.best_score = torch.tensor([own.best_score for own in begun], dtype=torch.float64, device=device)
-        self.balance = torch.stack([own.balance for own in begun], dim=1).to(device)  # (1 + TERMS + 1, r)
+        self.best = {name: value.to(device) for name, value in model.stacked([own.best for own in given]).items()}
+        self.best_score = torch.tensor([own.best_score for own in given], dtype=torch.float64, device=device)
+        self.balance = torch.stack([own.balance for own in given], dim=1).to(device)  # (1 + TERMS + 1, r)
         self.groups = _groups(self.jobs, self.methods, self.balance)
         for tensor in self.parameters.values():
             tensor.requires_grad_()
@@ -282,7 +282,8 @@ def _strengths(created: Sequence[Method], like: Tensor) -> tuple[Tensor, bool, T
     return like.new_tensor(weights).mT, any(fractions), like.new_tensor(fractions)
 
 
-def _begun(job: Job) -> State:
+def begun(job: Job) -> State:
+    """Of a run before its first epoch."""
     first = model.initial(job.shape, job.seed)
     mean, square = ({name: torch.zeros_like(tensor) for name, tensor in first.items()} for _ in range(2))
     return State(0, first, mean, square, dict(first), math.inf, torch.zeros(1 + TERMS + 1))

@@ -52,7 +52,7 @@ def train(
         progress: told the steps done and the steps in all.
         on_metrics: told the epoch and the scores of the runs of a stack, after each.
         go_on: where a stack raises an exception, its runs train one by one, and those that still raise it say so in
-            their folders.
+            their folders; not where the disk is full.
     """
     found = [checkpoint.load(each.run.path) for each in waiting]
     stacks: dict[Hashable, list[int]] = {}
@@ -61,6 +61,8 @@ def train(
             raise ValueError(
                 f"expected the table that the run in {each.run.path} began with, got another; choose another folder"
             )
+        if there is not None:
+            checkpoint.check(each.run.path, there, each.job, each.settings.epochs)
         epoch = 0 if there is None else there.state.epoch
         stacks.setdefault((epoch, each.job.key(each.settings)), []).append(place)
     lengths = [_steps(waiting[first]) for first, *_ in stacks.values()]
@@ -74,7 +76,7 @@ def train(
         try:
             _train_stack(stack, [found[place] for place in own], device, tell, on_metrics)
         except Exception as error:
-            if not go_on or isinstance(error, ImportError):
+            if not go_on or runs.concerns_all(error):
                 raise
             if len(stack) == 1:
                 stack[0].run.fail(error)
@@ -91,6 +93,8 @@ def _train_alone(waiting: Waiting, device: str, on_metrics: Callable[..., None] 
     try:
         _train_stack([waiting], [checkpoint.load(waiting.run.path)], device, lambda steps: None, on_metrics)
     except Exception as error:
+        if runs.concerns_all(error):
+            raise
         waiting.run.fail(error)
 
 
