@@ -113,10 +113,11 @@ def _one_sentence(out: Callable[[], Path | None] = lambda: None) -> Iterator[Non
             raise
         _complain(f"this needs {error.name}: pip install 'ordinal-entropy[train]'")
         raise typer.Exit(2) from None
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):  # for whoever takes it for a mistake of ours
             raise
-        _complain(" ".join(str(error).split()))
+        said = " ".join(str(error).split())
+        _complain(f"the memory is not enough: {said or 'nothing is left'}" if isinstance(error, MemoryError) else said)
         raise typer.Exit(2) from None
 
 
