@@ -537,3 +537,11 @@ def test_ctrl_c_ends_with_a_sentence_and_status_130(tmp_path):
     assert process.returncode == 130
     assert said.splitlines()[-1] == "Stopped; to go on from what there holds, give the same command again."
     assert (tmp_path / "there" / "training" / "checkpoint.pt").exists()
+
+
+def test_a_command_that_runs_out_of_memory_says_so(tmp_path, monkeypatch):
+    (tmp_path / "houses.csv").write_text("area,price\n50,200\n60,300\n")
+    for raised, said in ((MemoryError("7 TiB"), "7 TiB"), (MemoryError(), "nothing is left")):
+        monkeypatch.setattr("ordinal_entropy.files.content", lambda path, raised=raised: (_ for _ in ()).throw(raised))
+        answer = call("data", "check", "tabular", tmp_path / "houses.csv", status=2)
+        assert answer.stderr == f"ordinal-entropy: the memory is not enough: {said}\n"
