@@ -28,7 +28,6 @@ import time
 import traceback
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -878,26 +877,28 @@ def main() -> int:
     parser.add_argument("--data", action="store_true", help="datasets and features only, no weights and no run folders")
     parser.add_argument("--verbose", action="store_true", help="print what every command said")
     given = parser.parse_args()
-    total, failed = Counter[str](), Counter[str]()
-    slowest, largest = 0.0, 0
     kinds = [kind for kind in KINDS if not given.kinds or any(part in kind.name for part in given.kinds)]
     if given.data:
         kinds = [kind for kind in kinds if not kind.name.startswith(("weights", "run", "study"))]
-    for case in run(given.cases, kinds, given.seed, given.few):
-        total[case.kind] += 1
-        slowest, largest = max(slowest, case.seconds), max(largest, case.memory)
-        if case.wrong or given.verbose:
-            said = case.said.strip()[-1500 if case.wrong else -300 :]
-            print(f"--- {case.kind}, {case.damage}: {case.wrong or case.status}\n{case.command}\n{said}", flush=True)
-        if case.wrong:
-            failed[case.kind] += 1
-    for name in total:
-        print(f"{name:28} {total[name]:5} cases {failed[name]:4} failures")
-    print(
-        f"{sum(total.values())} cases, {sum(failed.values())} failures; at most {slowest:.1f} s of a processor, "
-        f"{largest / 2**20:.0f} MiB"
-    )
+    count, failed, slowest, largest = 0, 0, 0.0, 0
+    for name, cases in itertools.groupby(run(given.cases, kinds, given.seed, given.few), lambda case: case.kind):
+        own = list(map(partial(_told, verbose=given.verbose), cases))
+        wrong = sum(bool(case.wrong) for case in own)
+        print(f"{name:28} {len(own):5} cases {wrong:4} failures", flush=True)
+        count, failed = count + len(own), failed + wrong
+        slowest = max(slowest, *(case.seconds for case in own))
+        largest = max(largest, *(case.memory for case in own))
+    most = f"at most {slowest:.1f} s of a processor, {largest / 2**20:.0f} MiB"
+    print(f"{count} cases, {failed} failures; {most}")
     return int(bool(failed))
+
+
+def _told(case: Case, verbose: bool) -> Case:
+    """The same, printed if it failed."""
+    if case.wrong or verbose:
+        said = case.said.strip()[-1500 if case.wrong else -300 :]
+        print(f"--- {case.kind}, {case.damage}: {case.wrong or case.status}\n{case.command}\n{said}", flush=True)
+    return case
 
 
 if __name__ == "__main__":
