@@ -267,7 +267,8 @@ def test_without_h5py_a_sentence_says_so(tmp_path, monkeypatch):
         data.records(tmp_path)
 
 
-def test_a_chunk_without_its_checksum_is_told_before_hdf5_crashes_on_it(tmp_path):
+def test_filters_on_which_hdf5_may_crash_are_refused(tmp_path):
+    """A chunk without the checksum that the filter fletcher32 takes to be there ends the process."""
     pixels, metres = arrays(4, 8, 8)
     with h5py.File(tmp_path / NAME, "w") as file:
         how = {"chunks": (1, 3, 8, 8), "compression": "gzip", "fletcher32": True}
@@ -278,15 +279,17 @@ def test_a_chunk_without_its_checksum_is_told_before_hdf5_crashes_on_it(tmp_path
     key = struct.pack("<IIQQQQQ", size, 0, 2, 0, 0, 0, 0)  # of the chunk in the index: its size, its place
     assert whole.count(key) == 1
     (tmp_path / NAME).write_bytes(whole.replace(key, bytes(4) + key[4:]))
-    assert data.check(tmp_path) == [Problem(NAME, "pair 3: damaged: a chunk that is not there")]
+    assert data.check(tmp_path)[0] == Problem(NAME, "images is packed by other filters than gzip and shuffle")
 
 
-def test_other_filters_than_those_of_matlab_are_refused(tmp_path):
+@pytest.mark.parametrize("how", [{"compression": "gzip"}, {"compression": "gzip", "shuffle": True}, {"shuffle": True}])
+def test_packed_arrays_are_read(tmp_path, how):
+    pixels, metres = arrays()
     with h5py.File(tmp_path / NAME, "w") as file:
-        file.create_dataset("images", data=IMAGES, chunks=(1, 3, 8, 6), scaleoffset=0)
-        file["depths"] = DEPTHS
-    with pytest.raises(ImageError, match="pair 1: damaged: packed by other filters than gzip, shuffle and fletcher32"):
-        labeled.pair(tmp_path / NAME, 0)
+        file.create_dataset("images", data=pixels.transpose(0, 3, 2, 1), chunks=(4, 2, 30, 30), **how)
+        file.create_dataset("depths", data=metres.transpose(0, 2, 1), chunks=(1, 64, 48), **how)
+    assert data.check(tmp_path) == []
+    assert all(np.array_equal(labeled.pair(tmp_path / NAME, k)[1], metres[k]) for k in range(6))
 
 
 def claiming(path, pairs, chunk=1, side=48):

@@ -16,9 +16,7 @@ from ordinal_entropy.tasks.matlab import MatlabError
 from ordinal_entropy.vision.images import MAX_PIXELS, ImageError, Pixels
 from ordinal_entropy.vision.paths import FileError, shown
 
-_FLETCHER = 3  # HDF5's number of the filter fletcher32
-_CHECKSUM = 4  # bytes that it adds, and which HDF5 takes to be there
-_FILTERS = frozenset({1, 2, _FLETCHER})  # gzip, shuffle, fletcher32
+_FILTERS = frozenset({1, 2})  # HDF5's numbers of gzip and shuffle, which MATLAB writes; fletcher32 crashes if damaged
 _MAX_SPLITS = 1_000_000  # bytes of splits.mat, packed or not
 _LONGEST = 1000  # characters in the name of a scene
 DEPTHS = ("rawDepths", "depths")  # as measured, or with its holes filled; the first that is there
@@ -142,6 +140,8 @@ def _arrays(h5py: Any, path: Path, file: Any) -> tuple[Any, Any]:
     for each in ("images", name):
         if not isinstance(file.get(each, getlink=True), h5py.HardLink) or not _inside(h5py, file[each]):
             raise LabeledError(path, f"{each} is not an array inside of the file")
+        if not _unpackable(file[each]):
+            raise LabeledError(path, f"{each} is packed by other filters than gzip and shuffle")
     return file["images"], file[name]
 
 
@@ -150,19 +150,21 @@ def _inside(h5py: Any, found: Any) -> bool:
     return isinstance(found, h5py.Dataset) and not found.external and not found.is_virtual
 
 
-def _read(array: Any, place: int) -> Any:
-    """A row of an array, after a look at how it is stored: HDF5's own filters may crash on what is damaged."""
+def _unpackable(array: Any) -> bool:
+    """Whether HDF5 unpacks it without danger: some of its filters crash on what is damaged."""
     stored = array.id.get_create_plist()
-    filters = [stored.get_filter(number)[0] for number in range(stored.get_nfilters())]
-    if not _FILTERS.issuperset(filters):
-        raise OSError(f"packed by other filters than gzip, shuffle and fletcher32: {filters}")
+    return _FILTERS.issuperset(stored.get_filter(number)[0] for number in range(stored.get_nfilters()))
+
+
+def _read(array: Any, place: int) -> Any:
+    """A row of an array, after a look at its chunks: HDF5 takes those that are not there for zeros."""
     if array.chunks is not None:
         if math.prod(array.chunks) * array.dtype.itemsize > files.MODEST:
             raise OSError(f"a chunk of {array.chunks}")
         starts = [range(0, side, step) for side, step in zip(array.shape[1:], array.chunks[1:], strict=True)]
         for start in itertools.product([place // array.chunks[0] * array.chunks[0]], *starts):
             chunk = array.id.get_chunk_info_by_coord(start)
-            if chunk.byte_offset is None or chunk.size < (_CHECKSUM if _FLETCHER in filters else 1):
+            if chunk.byte_offset is None or not chunk.size:
                 raise OSError("a chunk that is not there")
     return array[place]
 
@@ -171,7 +173,7 @@ def _scenes(h5py: Any, file: Any, count: int) -> list[str]:
     """The names, which are cells: references to arrays of characters."""
     try:
         cells = file["scenes"]
-        if _inside(h5py, cells) and cells.size == count:
+        if _inside(h5py, cells) and _unpackable(cells) and cells.size == count:
             rows = [_read(cells, row) for row in range(cells.shape[0])]
             return [_characters(h5py, file[cell]) for cell in np.concatenate(rows, axis=None)]
     except Exception:  # no scenes, or something else under the name: they only make for a better split
@@ -180,7 +182,7 @@ def _scenes(h5py: Any, file: Any, count: int) -> list[str]:
 
 
 def _characters(h5py: Any, array: Any) -> str:
-    if not _inside(h5py, array) or array.size > _LONGEST:
+    if not _inside(h5py, array) or not _unpackable(array) or array.size > _LONGEST:
         raise ValueError("not a name")
     return "".join(chr(_read(array, row).item()) for row in range(array.shape[0]))
 
