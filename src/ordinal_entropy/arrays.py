@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ordinal_entropy import files
 
@@ -41,13 +40,13 @@ class Stored:
         """Bytes of the array."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def read(self) -> NDArray[Any]:
+    def read(self) -> np.ndarray:
         """The whole array."""
         with self.numbers() as stream:
             values = np.frombuffer(self.take(stream, self.nbytes), self.dtype)
         return values.reshape(self.shape, order="F" if self.by_columns else "C")
 
-    def blocks(self, count: int) -> Iterator[NDArray[Any]]:
+    def blocks(self, count: int) -> Iterator[np.ndarray]:
         """So many rows at a time, the last of what is left; one saved by columns is loaded whole."""
         if self.by_columns:
             _check_memory(self.path, self.nbytes)
@@ -122,7 +121,7 @@ def npz(path: str | os.PathLike[str], name: str) -> Stored:
     return _stored(f"{name} of {os.fspath(path)}", os.fspath(path), opened, found[member].file_size)
 
 
-def load(path: str | os.PathLike[str], wanted: Iterable[str]) -> dict[str, NDArray[Any]]:
+def load(path: str | os.PathLike[str], wanted: Iterable[str]) -> dict[str, np.ndarray]:
     """Arrays of an .npz file in memory, by name.
 
     Raises:
