@@ -721,3 +721,11 @@ def test_summarize_refuses_what_is_no_summary(tmp_path):
     runs.write_json(tmp_path / "curves.json", {"steps": []})
     said = call("summarize", tmp_path / "curves.json", status=2).stderr
     assert "curves.json: expected a summary of a comparison, got one without task, metric" in words(said)
+
+
+def test_a_command_that_runs_out_of_memory_says_so(tmp_path, monkeypatch):
+    (tmp_path / "houses.csv").write_text("area,price\n50,200\n60,300\n")
+    for raised, said in ((MemoryError("7 TiB"), "7 TiB"), (MemoryError(), "nothing is left")):
+        monkeypatch.setattr("ordinal_entropy.files.content", lambda path, raised=raised: (_ for _ in ()).throw(raised))
+        answer = call("data", "check", "tabular", tmp_path / "houses.csv", status=2)
+        assert answer.stderr == f"ordinal-entropy: the memory is not enough: {said}\n"

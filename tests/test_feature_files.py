@@ -141,8 +141,8 @@ WRONG = {
     "no safetensors": (lambda f: written(f, "a.safetensors", b"junk"), "a.safetensors, which is damaged"),
     "another kind": (lambda f: written(f, "a.pt", b"junk"), r"ends in .npz, .npy, .safetensors, got .*a.pt"),
     "no second file": (lambda f: written(f, "a.npy", b"junk"), "expected the targets of .*a.npy in a second .npy file"),
-    "not there": (lambda f: f / "a.npz", "expected a file at .*a.npz, got nothing"),
-    "a folder": (lambda f: (f / "b.npz").mkdir() or f / "b.npz", "expected a file at .*b.npz, got a folder"),
+    "not there": (lambda f: f / "a.npz", "expected a file in .*a.npz, got no such file"),
+    "a folder": (lambda f: (f / "b.npz").mkdir() or f / "b.npz", "expected a file in .*b.npz, got a folder"),
 }
 
 
@@ -179,3 +179,13 @@ def test_damage_in_the_midst_is_found_while_reading(tmp_path):
 def test_neither_array_nor_tensor(values):
     with pytest.raises(TypeError, match=r"expected features as a torch.Tensor or a NumPy array"):
         feature_files.rows(values, "features")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("ending", [".npz", ".npy", ".safetensors"])
+def test_pipes_are_not_waited_for_and_devices_not_read(tmp_path, ending):
+    for name, make, kind in (("p", os.mkfifo, "a pipe"), ("z", lambda path: path.symlink_to("/dev/zero"), "a device")):
+        path = tmp_path / f"{name}{ending}"
+        make(path)
+        with pytest.raises(OSError, match=rf"expected a file in .*{name}{ending}, got {kind}"):
+            feature_files.read(path, path if ending == ".npy" else None)

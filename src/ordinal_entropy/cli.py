@@ -153,10 +153,15 @@ def _one_sentence() -> Iterator[_Out]:
             raise
         _complain(f"this needs {error.name}: pip install 'ordinal-entropy[train]'")
         raise typer.Exit(2) from None
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):  # for whoever takes it for a mistake of ours
             raise
-        _complain(_without_space(error, out.folder) if runs.disk_full(error) else " ".join(str(error).split()))
+        said = " ".join(str(error).split())
+        if runs.disk_full(error):
+            said = _without_space(error, out.folder)
+        elif isinstance(error, MemoryError):
+            said = f"the memory is not enough: {said or 'nothing is left'}"
+        _complain(said)
         raise typer.Exit(2) from None
 
 

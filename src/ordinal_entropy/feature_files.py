@@ -1,19 +1,16 @@
 """Features and targets in files or in memory, read a block of rows at a time and never unpickled."""
 
-import math
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from ordinal_entropy import arrays, files
 
 _ENDINGS = (".npz", ".npy", ".safetensors")
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -88,7 +85,7 @@ def read(path: str | os.PathLike[str], targets: str | os.PathLike[str] | None = 
             raise ValueError(f"expected the targets of {file} in a second .npy file (--targets), got none")
         if Path(targets).suffix != ".npy":
             raise ValueError(f"expected the targets of {file} in an .npy file, got {targets}")
-        return _npy(file), _npy(Path(targets))
+        return _rows_of(arrays.npy(file)), _rows_of(arrays.npy(targets))
     if file.suffix not in _ENDINGS:
         raise ValueError(f"expected a file that ends in {', '.join(_ENDINGS)}, got {file}")
     if targets is not None:
@@ -116,81 +113,15 @@ def _check_names(file: Path, found: list[str]) -> None:
         raise ValueError(f"expected 'features' and 'targets' in {file}, got no {' and no '.join(missing)}: {there}")
 
 
-@contextmanager
-def _explained(file: Path) -> Iterator[None]:
-    """What can be wrong with a file, as a sentence."""
-    try:
-        yield
-    except (FileNotFoundError, IsADirectoryError) as error:
-        there = "a folder" if isinstance(error, IsADirectoryError) else "nothing"
-        raise OSError(f"expected a file at {file}, got {there}") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"expected a whole file, got {file}, which is damaged: {error}") from error
-    except (NotImplementedError, RuntimeError) as error:  # zip: encrypted, or packed in a way Python does not know
-        raise ValueError(f"expected a plain .npz file, got {file}: {error}") from error
-
-
-def _npy(file: Path) -> Rows:
-    return _array(file, str(file), lambda: file.open("rb"), file.stat().st_size if file.exists() else 0)
-
-
 def _npz(file: Path) -> tuple[Rows, Rows]:
-    with _explained(file), zipfile.ZipFile(file) as archive:
-        sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
-    _check_names(file, list(sizes))
-
-    @contextmanager
-    def member(name: str) -> Iterator[IO[bytes]]:
-        with zipfile.ZipFile(file) as archive, archive.open(f"{name}.npy") as stream:
-            yield stream
-
-    features, targets = (
-        _array(file, f"{name} of {file}", partial(member, name), sizes[name]) for name in ("features", "targets")
-    )
+    _check_names(file, arrays.names(file))
+    features, targets = (_rows_of(arrays.npz(file, name)) for name in ("features", "targets"))
     return features, targets
 
 
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    by_columns: bool
-    dtype: np.dtype[Any]
-
-
-def _header(stream: IO[bytes], name: str) -> _Header:
-    """Of an .npy stream, which then stands at the first number."""
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            return _Header(*np.lib.format.read_array_header_1_0(stream))
-        return _Header(*np.lib.format.read_array_header_2_0(stream))
-    except ValueError as error:
-        raise ValueError(f"expected {name} in NumPy's format, got something else: {error}") from error
-
-
-def _array(file: Path, name: str, opened: Callable[[], Any], size: int) -> Rows:
-    """Rows of an .npy stream of ``size`` bytes, which ``opened`` opens anew."""
-    with _explained(file), opened() as stream:
-        shape, by_columns, dtype = _header(stream, name)
-        begin = stream.tell()
-    _check_numbers(dtype, name)
-    expected = begin + math.prod(shape) * dtype.itemsize
-    if size < expected:
-        raise ValueError(f"expected {expected:,} bytes in {name}, as its header says, got {size:,}: it is damaged")
-    width = math.prod(shape[1:])
-
-    def blocks(count: int) -> Iterator[Tensor]:
-        with _explained(file), opened() as stream:
-            _header(stream, name)
-            if by_columns:
-                whole = np.frombuffer(stream.read(), dtype).reshape(shape, order="F")
-                yield from rows(whole, name).blocks(count)
-                return
-            for start in range(0, shape[0], count):
-                here = min(count, shape[0] - start)
-                content = stream.read(here * width * dtype.itemsize)
-                yield _tensor(np.frombuffer(content, dtype).reshape(here, *shape[1:]))
-
-    return Rows(shape, blocks)
+def _rows_of(stored: arrays.Stored) -> Rows:
+    _check_numbers(stored.dtype, stored.name)
+    return Rows(stored.shape, lambda count: map(_tensor, stored.blocks(count)))
 
 
 def _safetensors(file: Path) -> tuple[Rows, Rows]:
@@ -209,8 +140,7 @@ def _safetensors(file: Path) -> tuple[Rows, Rows]:
 
         return Rows(shape, blocks)
 
-    with _explained(file):
-        file.open("rb").close()  # of what is not there, safetensors says less
+    files.size(file)  # of what is not there, safetensors says less
     try:
         with safe_open(file, framework="pt") as content:
             _check_names(file, list(content.keys()))

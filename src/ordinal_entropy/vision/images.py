@@ -1,7 +1,6 @@
 """Image files, distrusted: an array of whole pixels, or an error that says in a phrase what is wrong."""
 
 import os
-import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ordinal_entropy import files
 from ordinal_entropy.vision.paths import FileError, Problem, shown
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def read(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> Pixel
     """
     from PIL import Image, UnidentifiedImageError
 
+    wrong = files.fault(path)
+    if wrong is not None:
+        raise ImageError(path, wrong)
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
-            raise ImageError(path, "not a file")
-        if not status.st_size:
+        if not files.size(path):
             raise ImageError(path, "empty")
         with open(path, "rb") as file:
             beginning = file.read(4)
@@ -85,8 +85,6 @@ def read(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> Pixel
                 said = str(error) or type(error).__name__
                 reason = "truncated" if "truncated" in said.lower() else f"damaged: {shown(said, 80)}"
                 raise ImageError(path, reason) from error
-    except FileNotFoundError:
-        raise ImageError(path, "missing") from None
     except OSError as error:
         raise ImageError(path, f"not readable: {error.strerror or error}") from error
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from ordinal_entropy import files
+
 SPLITS = ("train", "val", "test")
 _LOG = logging.getLogger(__name__)
 
@@ -59,11 +61,20 @@ def fault(folder: str | os.PathLike[str], named: str) -> str | None:
         top = os.path.realpath(folder)
         if os.path.commonpath([real, top]) != top:
             return "a link leads out of the folder"
-        if not os.path.lexists(real):
-            return "missing"
-        return None if os.path.isfile(real) else "not a file"
+        return files.fault(real)
     except ValueError:  # a zero byte, or another drive
         return "not a path"
+
+
+def in_place_of_a_folder(path: str | os.PathLike[str]) -> str:
+    """What a path leads to that is no folder, in words.
+
+    Example:
+        >>> in_place_of_a_folder("nowhere"), in_place_of_a_folder(os.devnull)
+        ('no such folder', 'a device')
+    """
+    wrong = files.fault(path)
+    return "a file" if wrong is None else "no such folder" if wrong == "missing" else wrong
 
 
 def shown(text: str, most: int = 200) -> str:

@@ -59,7 +59,7 @@ def test_columns_in_any_order_among_others_with_a_mark_and_windows_lines(tmp_pat
     ("row", "file", "reason"),
     [
         ("35,AgeDB/no.jpg,train", "AgeDB/no.jpg", "missing"),
-        ("35,AgeDB,train", "AgeDB", "not a file"),
+        ("35,AgeDB,train", "AgeDB", "a folder"),
         ("35,,train", "agedb.csv", "path is empty"),
         ("35,../outside.jpg,train", "../outside.jpg", "path has .. in it"),
         ("35,AgeDB/../AgeDB/5.jpg,train", "AgeDB/../AgeDB/5.jpg", "path has .. in it"),
@@ -242,3 +242,10 @@ def test_real_faces_by_csv_and_by_name(faces):
 @pytest.mark.slow
 def test_real_faces_are_whole(faces):
     assert data.check(faces) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_csv_that_is_a_pipe_is_named(tmp_path):
+    os.mkfifo(tmp_path / "agedb.csv")
+    for root in (tmp_path, tmp_path / "agedb.csv"):
+        assert data.records(root)[1][0] == Problem("agedb.csv", "a pipe")

@@ -134,7 +134,7 @@ def test_the_file_is_wrong(tmp_path, written, wanted):
 
 
 def test_missing_a_folder_and_a_file_that_may_not_be_read(tmp_path):
-    for path, wanted in ((tmp_path / "no.mat", "missing"), (tmp_path, "not a file")):
+    for path, wanted in ((tmp_path / "no.mat", "missing"), (tmp_path, "a folder")):
         with pytest.raises(AnnotationError) as caught:
             annotations.read(path)
         assert caught.value.reason == wanted

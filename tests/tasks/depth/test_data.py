@@ -114,7 +114,7 @@ def test_a_line_that_is_none(tmp_path, line, reason):
     [
         ("train/no.jpg", "train/spare.png", "train/no.jpg", "missing"),
         ("train/spare.jpg", "train/no.png", "train/no.png", "missing"),
-        ("train/spare.jpg", "train", "train", "not a file"),
+        ("train/spare.jpg", "train", "train", "a folder"),
         ("../outside.jpg", "train/spare.png", "../outside.jpg", "path has .. in it"),
         ("train/spare.jpg", "train/../../outside.png", "train/../../outside.png", "path has .. in it"),
         ("/etc/passwd", "train/spare.png", "etc/passwd", "missing"),  # a slash in front is of the list, not of the disk
@@ -215,7 +215,7 @@ def damaged(kind, image, depth):
         ("8 bits", "sync_depth_00001.png", "8 bits, expected 16"),
         ("colour", "sync_depth_00001.png", "in colour, expected 16 bits of grey"),
         ("jpeg", "sync_depth_00001.png", "not a PNG, expected one of 16 bits"),
-        ("another size", "sync_depth_00001.png", "4 x 3 pixels, its image has 8 x 6"),
+        ("another size", "sync_depth_00001.png", "4 x 3 pixels, its image rgb_00001.jpg has 8 x 6"),
         ("nothing", "sync_depth_00001.png", "no pixel with a depth between 0.001 and 10 m"),
         ("far", "sync_depth_00001.png", "no pixel with a depth between 0.001 and 10 m"),
         ("header", "sync_depth_00001.png", "truncated"),
@@ -248,7 +248,7 @@ def test_depth_in_metres_to_the_millimetre(tmp_path):
     values = np.array([[0, 1, 999], [1000, 9999, 65535]], np.uint16)
     save(values, tmp_path / "depth.png")
     assert np.array_equal(data.read_depth(tmp_path / "depth.png"), (values / 1000).astype(np.float32))
-    for place, reason in ((tmp_path, "not a file"), (tmp_path / "none.png", "missing")):
+    for place, reason in ((tmp_path, "a folder"), (tmp_path / "none.png", "missing")):
         with pytest.raises(ImageError) as caught:
             data.read_depth(place)
         assert caught.value.reason == reason
@@ -380,3 +380,11 @@ def test_predicting_the_mean_of_real_rooms(rooms):
     assert error.square().mean().sqrt() == pytest.approx(1.1998, abs=1e-3)
     scores = depth_scores(mean, test)
     assert scores["rms"] == pytest.approx(1.1014, abs=1e-3) and scores["rel"] == pytest.approx(0.4084, abs=1e-3)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_list_that_is_a_pipe_is_named(tmp_path):
+    os.mkfifo(tmp_path / data.TRAIN_LISTS[0])
+    assert data.records(tmp_path)[1][0] == Problem(data.TRAIN_LISTS[0], "a pipe")
+    with pytest.raises(FileNotFoundError, match="got a pipe"):
+        data.records(tmp_path / data.TRAIN_LISTS[0])

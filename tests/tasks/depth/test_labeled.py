@@ -1,5 +1,8 @@
 """The labelled .mat: pairs, splits, and what every kind of bad file is told to be."""
 
+import os
+import random
+import struct
 import sys
 from collections import Counter
 
@@ -262,3 +265,88 @@ def test_without_h5py_a_sentence_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs h5py, which is not installed: pip install 'ordinal-entropy"):
         data.records(tmp_path)
+
+
+def test_filters_on_which_hdf5_may_crash_are_refused(tmp_path):
+    """A chunk without the checksum that the filter fletcher32 takes to be there ends the process."""
+    pixels, metres = arrays(4, 8, 8)
+    with h5py.File(tmp_path / NAME, "w") as file:
+        how = {"chunks": (1, 3, 8, 8), "compression": "gzip", "fletcher32": True}
+        images = file.create_dataset("images", data=pixels.transpose(0, 3, 2, 1), **how)
+        size = images.id.get_chunk_info(2).size
+        file["depths"] = metres.transpose(0, 2, 1)
+    whole = (tmp_path / NAME).read_bytes()
+    key = struct.pack("<IIQQQQQ", size, 0, 2, 0, 0, 0, 0)  # of the chunk in the index: its size, its place
+    assert whole.count(key) == 1
+    (tmp_path / NAME).write_bytes(whole.replace(key, bytes(4) + key[4:]))
+    assert data.check(tmp_path)[0] == Problem(NAME, "images is packed by other filters than gzip and shuffle")
+
+
+@pytest.mark.parametrize("how", [{"compression": "gzip"}, {"compression": "gzip", "shuffle": True}, {"shuffle": True}])
+def test_packed_arrays_are_read(tmp_path, how):
+    pixels, metres = arrays()
+    with h5py.File(tmp_path / NAME, "w") as file:
+        file.create_dataset("images", data=pixels.transpose(0, 3, 2, 1), chunks=(4, 2, 30, 30), **how)
+        file.create_dataset("depths", data=metres.transpose(0, 2, 1), chunks=(1, 64, 48), **how)
+    assert data.check(tmp_path) == []
+    assert all(np.array_equal(labeled.pair(tmp_path / NAME, k)[1], metres[k]) for k in range(6))
+
+
+def claiming(path, pairs, chunk=1, side=48):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("images", (pairs, 3, side, side), np.uint8, chunks=(chunk, 3, side, side), compression=1)
+        file.create_dataset("depths", (pairs, side, side), np.float32, chunks=(chunk, side, side), compression=1)
+    return path.parent
+
+
+def test_what_a_mat_claims_is_held_against_its_size(tmp_path):
+    for pairs, chunk, side in ((10**9, 1, 48), (10**5, 10**5, 48), (8, 1, 7000)):
+        found, problems = data.records(claiming(tmp_path / NAME, pairs, chunk, side))
+        assert found == [] and problems[0].reason.startswith("expected at most 268,435,456 bytes to be unpacked from ")
+    found, problems = data.records(claiming(tmp_path / NAME, 3))
+    assert len(found) == 3 and not problems
+    assert data.check(tmp_path)[0] == Problem(NAME, "pair 1: damaged: a chunk that is not there")
+
+
+def test_scenes_that_would_fill_the_memory_are_not_read(tmp_path):
+    with h5py.File(mat(tmp_path) / NAME, "r+") as file:
+        file.create_dataset("scenes", (1, 10**12), h5py.ref_dtype, chunks=(1, 1000))
+    assert labeled.contents(tmp_path / NAME).scenes == [""] * 6
+    mat(tmp_path, places=["office_0001"] * 6)
+    with h5py.File(tmp_path / NAME, "r+") as file:
+        file.create_dataset("long", (10**12, 1), np.uint16, chunks=(1000, 1))
+        file["scenes"][0, 3] = file["long"].ref
+    assert labeled.contents(tmp_path / NAME).scenes == [""] * 6
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_splits_that_are_damaged_anywhere_are_told_or_read(tmp_path, compressed):
+    """SciPy's reader ended the process on some of these."""
+    path = tmp_path / "splits.mat"
+    order = np.arange(1, 13, dtype=np.uint16)[:, None]
+    savemat(path, {"trainNdxs": order[:8], "testNdxs": order[8:]}, do_compression=compressed)
+    whole, lot = path.read_bytes(), random.Random(0)
+    refused = 0
+    for _ in range(400):
+        changed = bytearray(whole)
+        for _ in range(lot.choice([1, 2, 8])):
+            changed[lot.randrange(len(changed))] = lot.randrange(256)
+        path.write_bytes(changed[: lot.choice([len(changed), lot.randrange(len(changed))])])
+        try:
+            assert len(labeled.splits(path, 12)) == 12
+        except labeled.LabeledError:
+            refused += 1
+    assert refused > 100
+    path.write_bytes(whole)
+    assert labeled.splits(path, 12) == ["train"] * 8 + ["test"] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_pipes_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "splits.mat")
+    mat(tmp_path)
+    assert data.records(tmp_path)[1][0] == Problem("splits.mat", "a pipe")
+    (tmp_path / NAME).unlink()
+    os.mkfifo(tmp_path / NAME)
+    for root in (tmp_path, tmp_path / NAME):
+        assert data.records(root)[1][0] == Problem(NAME, "a pipe")

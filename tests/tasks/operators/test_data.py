@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -228,3 +229,38 @@ def test_foreign_files_are_refused_with_a_reason(tmp_path):
         data.read(tmp_path)
     with pytest.raises(ValueError, match="expected one of linear, nonlinear, nonlinear-paths, got 'cubic'"):
         data.generate("cubic", train=1, test=1)
+
+
+def claiming(folder, shape):
+    """A train.npz whose first array says it is larger than it is, in its own header only."""
+    data.write(folder, "linear", *data.generate("linear", train=5, test=5))
+    with zipfile.ZipFile(folder / "train.npz") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["X_train0.npy"] = members["X_train0.npy"].replace(
+        b"(5, 100), }" + b" " * 20, repr(shape).encode().ljust(28) + b", }"
+    )
+    with zipfile.ZipFile(folder / "train.npz", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_a_shape_that_is_not_there_is_not_allocated(tmp_path):
+    claiming(tmp_path, (1000000, 1000000))
+    with pytest.raises(ValueError, match=r"expected 8,000,000,000,128 bytes in X_train0 of .*train.npz"):
+        data.read(tmp_path)
+
+
+def test_objects_pipes_and_folders_in_place_of_rows_are_named(tmp_path):
+    data.write(tmp_path, "linear", *data.generate("linear", train=5, test=5))
+    objects = np.array([{}] * 5, object)
+    np.savez(tmp_path / "train.npz", X_train0=objects, X_train1=objects, y_train=objects)
+    with pytest.raises(ValueError, match=r"expected numbers in X_train0 of .*train.npz, got Python objects"):
+        data.read(tmp_path)
+    np.savez(tmp_path / "train.npz", X_train0=np.array(["a"]), X_train1=np.ones(1), y_train=np.ones(1))
+    with pytest.raises(ValueError, match=r"expected rows of real numbers in X_train0 of .*train.npz, got <U1"):
+        data.read(tmp_path)
+    for make, kind in ((os.mkfifo, "a pipe"), (os.mkdir, "a folder")):
+        (tmp_path / "train.npz").unlink()
+        make(tmp_path / "train.npz")
+        with pytest.raises(OSError, match=rf"expected a file in .*train.npz, got {kind}"):
+            data.read(tmp_path)

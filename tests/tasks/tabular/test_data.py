@@ -204,8 +204,9 @@ def test_an_npz_that_is_damaged_or_lacks_arrays(tmp_path):
         data.read(npz(tmp_path), "price")
 
 
-def test_parquet_keeps_its_types(tmp_path, monkeypatch):
+def test_parquet_keeps_its_types(tmp_path):
     pandas = pytest.importorskip("pandas", reason="Parquet is read by pandas")
+    pytest.importorskip("pyarrow", reason="and pyarrow")
     frame = pandas.DataFrame(
         {
             "area": pandas.array([50, None, 70], dtype="Int64"),
@@ -214,20 +215,16 @@ def test_parquet_keeps_its_types(tmp_path, monkeypatch):
             "price": [1.0, 2.0, 3.0],
         }
     )
-    monkeypatch.setattr(pandas, "read_parquet", lambda path: frame)
-    table = data.read(csv(tmp_path, "", "houses.parquet"), "price")
+    frame.to_parquet(tmp_path / "houses.parquet")
+    table = data.read(tmp_path / "houses.parquet", "price")
     np.testing.assert_array_equal(table.numbers, [[50], [np.nan], [70]])
     assert table.category_names == ("zip", "new")
     assert table.categories.tolist() == [["01067", "True"], ["", "False"], ["53111", "True"]]
 
 
 def test_parquet_says_what_it_needs(tmp_path, monkeypatch):
-    pandas = pytest.importorskip("pandas", reason="Parquet is read by pandas")
-
-    def refuse(path):
-        raise ImportError("no engine")
-
-    monkeypatch.setattr(pandas, "read_parquet", refuse)
+    pytest.importorskip("pandas", reason="Parquet is read by pandas")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="needs pandas and pyarrow: pip install pandas pyarrow"):
         data.read(csv(tmp_path, "", "houses.parquet"), "price")
 
@@ -282,3 +279,52 @@ def test_published_tables(name, rows, columns, splits):
     table = data.read(Path(os.environ["ORDINAL_ENTROPY_DATA"]) / "uci" / f"{name}.npz")
     assert table.numbers.shape == (rows, columns) and len(table.tests) == splits
     assert np.isnan(table.numbers).any() == (name == "california-housing")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("ending", data.ENDINGS)
+def test_pipes_are_not_waited_for_and_devices_not_read(tmp_path, ending):
+    for folder, make, kind in (
+        ("pipe", os.mkfifo, "a pipe"),
+        ("zero", lambda p: p.symlink_to("/dev/zero"), "a device"),
+    ):
+        path = tmp_path / folder / f"houses{ending}"
+        path.parent.mkdir()
+        make(path)
+        for root in (path, path.parent):
+            with pytest.raises(OSError, match=rf"expected a table in .*houses{ending}, got {kind}"):
+                data.read(root, "price")
+
+
+def test_what_is_wrong_with_a_table_names_its_file(tmp_path):
+    (tmp_path / "houses.csv").write_text("area,price\n50,200\n60,200\n")
+    for target in ("price", "prize"):
+        with pytest.raises(ValueError, match=r"; the table is .*houses\.csv$"):
+            data.read(tmp_path / "houses.csv", target)
+
+
+def test_equal_rows_of_a_parquet_file_that_would_fill_the_memory(tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("ordinal_entropy.files.MODEST", 1_000_000)
+    pandas.DataFrame({"area": [1.0] * 200_000, "price": [2.0] * 200_000}).to_parquet(tmp_path / "houses.parquet")
+    with pytest.raises(ValueError, match=r"at most 1,000,000 bytes to be unpacked from .*houses.parquet"):
+        data.read(tmp_path / "houses.parquet", "price")
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "houses.parquet"
+    pandas.DataFrame({"area": [50.0, 60.0], "price": [200.0, 300.0]}).to_parquet(path)
+    whole = path.read_bytes()
+    for content in (
+        whole[:-200] + bytes(192) + whole[-8:],
+        whole[: len(whole) // 2],
+        b"",
+    ):
+        path.write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"expected a Parquet file, got .*houses.parquet, which cannot be read: \S"
+        ):
+            data.read(path, "price")

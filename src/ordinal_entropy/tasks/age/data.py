@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ordinal_entropy import files
 from ordinal_entropy.vision import images
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, shown
+from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 CSVS = ("agedb.csv", "imdb_wiki.csv", "utkface.csv")
 COLUMNS = ("age", "path", "split")
@@ -117,14 +118,15 @@ def balanced_split(ages: Sequence[float], seed: int = SEED, *, at_most: int = 30
 
 def _csv(root: Path) -> Path | None:
     """The csv of a folder, found by its name; None for a folder without one."""
-    if root.is_file():
-        if root.suffix.lower() != ".csv":
-            raise ValueError(f"expected a dataset folder or its csv, got the file {root}")
-        return root
     if not root.is_dir():
-        raise FileNotFoundError(f"expected a dataset of faces in {root}, got no such folder. {WHERE_TO_GET_IT}")
-    there = sorted(path for path in root.iterdir() if path.suffix.lower() == ".csv" and path.is_file())
-    named = [path for path in there if path.name.lower() in CSVS] or there
+        if root.suffix.lower() == ".csv" and os.path.lexists(root):
+            return root
+        if root.is_file():
+            raise ValueError(f"expected a dataset folder or its csv, got the file {root}")
+        there = in_place_of_a_folder(root)
+        raise FileNotFoundError(f"expected a dataset of faces in {root}, got {there}. {WHERE_TO_GET_IT}")
+    tables = sorted(path for path in root.iterdir() if path.suffix.lower() == ".csv" and not path.is_dir())
+    named = [path for path in tables if path.name.lower() in CSVS] or tables
     if len(named) > 1:
         names = ", ".join(shown(path.name) for path in named)
         raise ValueError(f"expected one csv in {root}, got {names}; give the one you mean in place of the folder")
@@ -136,6 +138,9 @@ def _by_csv(table: Path) -> tuple[list[Record], list[Problem]]:
     found: list[Record] = []
     problems: list[Problem] = []
     seen: dict[str, int] = {}
+    unreadable = files.fault(table)
+    if unreadable is not None:
+        return [], [Problem(name, unreadable)]
     try:
         for line, row in _rows(table):
             where = f"line {line} of {name}"
@@ -159,7 +164,7 @@ def _by_csv(table: Path) -> tuple[list[Record], list[Problem]]:
                 problems.append(Problem(shown(named) or name, f"{wrong} ({where})"))
     except UnicodeDecodeError as error:
         return [], [Problem(name, f"not text in UTF-8: byte {error.start:,} is {error.object[error.start]:#04x}")]
-    except _CsvError as error:
+    except (_CsvError, ValueError) as error:
         problems.append(Problem(name, str(error)))
     except OSError as error:
         return [], [Problem(name, f"not readable: {error.strerror or error}")]
@@ -172,7 +177,7 @@ class _CsvError(Exception):
 
 def _rows(table: Path) -> Iterator[tuple[int, tuple[str, str, str] | str]]:
     """Of each row the line it ends in, and age, path and split, or what is wrong with it."""
-    text = table.read_bytes().decode("utf-8-sig")
+    text = files.text(table)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [column.strip() for column in next(reader, [])]

@@ -1,14 +1,13 @@
 """Annotated heads out of a ``.mat`` file, distrusted: an array of points, or an error that says what is wrong."""
 
 import os
-import stat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ordinal_entropy.tasks.crowd import matlab
-from ordinal_entropy.tasks.crowd.matlab import MatlabError
+from ordinal_entropy.tasks import matlab
+from ordinal_entropy.tasks.matlab import MatlabError
 from ordinal_entropy.vision.paths import FileError
 
 Points = NDArray[np.float64]  # (n, 2): x to the right and y down, in pixels; pixel k reaches from k to k + 1
@@ -42,11 +41,7 @@ def read(path: str | os.PathLike[str]) -> Points:
         got: missing
     """
     try:
-        return _points(_content(path))
-    except FileNotFoundError:
-        raise AnnotationError(path, "missing") from None
-    except OSError as error:
-        raise AnnotationError(path, f"not readable: {error.strerror or error}") from error
+        return _points(matlab.read(path, max_bytes=MAX_BYTES))
     except MatlabError as error:
         raise AnnotationError(path, str(error)) from error
 
@@ -70,20 +65,7 @@ def outside(points: Points, height: int, width: int) -> str | None:
     )
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):  # a pipe would never end
-        raise MatlabError("not a file")
-    if not status.st_size:
-        raise MatlabError("empty")
-    if status.st_size > MAX_BYTES:
-        raise MatlabError(f"larger than {MAX_BYTES:,} bytes: {status.st_size:,}")
-    with open(path, "rb") as file:
-        return file.read(MAX_BYTES)
-
-
-def _points(content: bytes) -> Points:
-    variables = matlab.variables(content, max_bytes=MAX_BYTES)
+def _points(variables: dict[str, Any]) -> Points:
     if "image_info" not in variables:
         raise MatlabError("no image_info in it")
     found = variables["image_info"]

@@ -17,7 +17,7 @@ from ordinal_entropy.tasks.crowd import annotations
 from ordinal_entropy.tasks.crowd.annotations import AnnotationError, Points
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, shown
+from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 PARTS = ("part_A", "part_A_final", "part_B", "part_B_final")
 FOLDERS = ("train_data", "test_data")
@@ -120,8 +120,8 @@ def validation_split(count: int, seed: int = SEED, validation: float = VALIDATIO
 def _part(root: Path) -> Path:
     """The folder that holds ``train_data`` and ``test_data``."""
     if not root.is_dir():
-        what = "a file" if root.exists() else "no such folder"
-        raise FileNotFoundError(f"expected a dataset of crowds in {root}, got {what}. {WHERE_TO_GET_IT}")
+        there = in_place_of_a_folder(root)
+        raise FileNotFoundError(f"expected a dataset of crowds in {root}, got {there}. {WHERE_TO_GET_IT}")
     if not any((root / name).is_dir() for name in FOLDERS):
         parts = [root / name for name in PARTS if (root / name).is_dir()]
         if len(parts) > 1:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ordinal_entropy import runs
+from ordinal_entropy import arrays, runs
 from ordinal_entropy.recipes import cache_folder, lookup
 
 Array = NDArray[Any]
@@ -245,7 +245,7 @@ def _key(points: Array, height: int, width: int, settings: Settings) -> str:
 def _read(path: Path) -> Density | None:
     """The map in a file; None where there is none, or what is there cannot be one."""
     try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        found = arrays.npy(path).read()
+    except (OSError, ValueError):
         return None
-    return found if isinstance(found, np.ndarray) and found.dtype == np.float32 and found.ndim == 2 else None
+    return found if found.dtype == np.float32 and found.ndim == 2 else None

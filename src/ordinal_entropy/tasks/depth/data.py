@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ordinal_entropy import files
 from ordinal_entropy.tasks.depth import labeled
 from ordinal_entropy.tasks.depth.labeled import LabeledError
 from ordinal_entropy.tasks.depth.maps import MAX_DEPTH, MIN_DEPTH
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import MAX_PIXELS, ImageError, Pixels
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, shown
+from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 TRAIN_LISTS = ("nyudepthv2_train_files_with_gt.txt", "nyudepthv2_train_files_with_gt_dense.txt")
 TEST_LISTS = ("nyudepthv2_test_files_with_gt.txt",)
@@ -81,7 +82,8 @@ def records(
         raise ValueError(f"expected a validation part between 0 and 1, got {validation}")
     root = Path(root)
     source = _source(root)
-    found, problems = _by_mat(source, seed, validation) if source.is_file() else _by_lists(root, seed, validation)
+    by_lists = source == root and root.is_dir()
+    found, problems = _by_lists(root, seed, validation) if by_lists else _by_mat(source, seed, validation)
     there = {record.split for record in found}
     name = shown(source.name)
     return found, problems + [Problem(name, f"no pair to use in split {each}") for each in SPLITS if each not in there]
@@ -103,7 +105,7 @@ def read(record: Record) -> tuple[Pixels, NDArray[np.float32]]:
         return labeled.pair(record.image, record.place)
     image, depth = images.read(record.image), read_depth(record.depth)
     if image.shape[:2] != depth.shape:
-        raise ImageError(record.depth, _other_size(image, depth))
+        raise ImageError(record.depth, _other_size(record, image, depth))
     return image, depth
 
 
@@ -139,8 +141,7 @@ def read_depth(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
 
     start = b""
     try:
-        if not os.path.isfile(path):  # a pipe would never end
-            raise OSError
+        files.size(path)  # raises for what is no file: a pipe would never end
         with open(path, "rb") as file:
             start = file.read(26)  # signature, then the header: length, name, width, height, bits, kind of colour
             width, height = int.from_bytes(start[16:20], "big"), int.from_bytes(start[20:24], "big")
@@ -215,17 +216,16 @@ def drawn(scenes: Sequence[str], part: float, seed: int = SEED) -> list[bool]:
 
 def _source(root: Path) -> Path:
     """The folder that holds the lists, or the .mat."""
-    if root.is_file():
-        if root.suffix.lower() != ".mat":
-            raise ValueError(f"expected a dataset folder or its .mat, got the file {root}")
-        return root
     if not root.is_dir():
-        raise FileNotFoundError(
-            f"expected a dataset of images with depths in {root}, got no such folder. {WHERE_TO_GET_IT}"
-        )
-    if any((root / name).is_file() for name in TRAIN_LISTS + TEST_LISTS):
+        if root.suffix.lower() == ".mat" and os.path.lexists(root):
+            return root
+        if root.is_file():
+            raise ValueError(f"expected a dataset folder or its .mat, got the file {root}")
+        there = in_place_of_a_folder(root)
+        raise FileNotFoundError(f"expected a dataset of images with depths in {root}, got {there}. {WHERE_TO_GET_IT}")
+    if any(os.path.lexists(root / name) for name in TRAIN_LISTS + TEST_LISTS):
         return root
-    if (root / MAT).is_file():
+    if os.path.lexists(root / MAT):
         return root / MAT
     raise FileNotFoundError(
         f"expected a dataset of images with depths in {root}, got neither the lists {TRAIN_LISTS[0]} and "
@@ -244,7 +244,7 @@ def _by_lists(root: Path, seed: int, validation: float) -> tuple[list[Record], l
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     for split, names in (("train", TRAIN_LISTS), ("test", TEST_LISTS)):
-        there = [name for name in names if (root / name).is_file()]
+        there = [name for name in names if os.path.lexists(root / name)]
         if not there:
             problems.append(Problem(names[0], "missing"))
             continue
@@ -269,12 +269,15 @@ def _by_lists(root: Path, seed: int, validation: float) -> tuple[list[Record], l
 
 def _lines(root: Path, name: str, bases: Sequence[str]) -> tuple[list[_Line], list[Problem]]:
     """The pairs that a list names, relative to the root."""
+    wrong = files.fault(root / name)
+    if wrong is not None:
+        return [], [Problem(name, wrong)]
     try:
-        text = (root / name).read_bytes().decode("utf-8-sig")
+        text = files.text(root / name)
     except UnicodeDecodeError as error:
         return [], [Problem(name, f"not text in UTF-8: byte {error.start:,} is {error.object[error.start]:#04x}")]
-    except OSError as error:
-        return [], [Problem(name, f"not readable: {error.strerror or error}")]
+    except (OSError, ValueError) as error:
+        return [], [Problem(name, f"not readable: {getattr(error, 'strerror', None) or error}")]
     lines, problems = [], []
     for number, content in enumerate(text.split("\n"), start=1):
         fields = content.split()
@@ -286,6 +289,8 @@ def _lines(root: Path, name: str, bases: Sequence[str]) -> tuple[list[_Line], li
             problems.append(Problem(name, f"line {number}: {wrong}"))
         else:
             lines.append(_Line(number, fields[0].lstrip("/"), fields[1].lstrip("/")))
+    if not lines and not problems:
+        problems.append(Problem(name, "empty"))
     some = lines[:100]
     base = next((base for base in bases if any(fault(root, _below(base, line.image)) is None for line in some)), "")
     return [_Line(line.number, _below(base, line.image), _below(base, line.depth)) for line in lines], problems
@@ -365,7 +370,7 @@ def _faults(record: Record, folder: Path) -> list[Problem]:
     except ImageError as error:
         problems.append(Problem(_named(record.depth, folder), error.reason))
     if depth is not None and image is not None and image.shape[:2] != depth.shape:
-        problems.append(Problem(_named(record.depth, folder), _other_size(image, depth)))
+        problems.append(Problem(_named(record.depth, folder), _other_size(record, image, depth)))
     elif depth is not None and not _some(depth):
         problems.append(Problem(_named(record.depth, folder), _NOTHING))
     return problems
@@ -378,8 +383,9 @@ def _some(depth: NDArray[np.float32]) -> bool:
     return bool(((depth > MIN_DEPTH) & (depth < MAX_DEPTH)).any())
 
 
-def _other_size(image: Pixels, depth: NDArray[np.float32]) -> str:
-    return f"{depth.shape[1]:,} x {depth.shape[0]:,} pixels, its image has {image.shape[1]:,} x {image.shape[0]:,}"
+def _other_size(record: Record, image: Pixels, depth: NDArray[np.float32]) -> str:
+    own, its = (f"{each.shape[1]:,} x {each.shape[0]:,}" for each in (depth, image))
+    return f"{own} pixels, its image {shown(record.image.name)} has {its}"
 
 
 def _not_a_depth(start: bytes) -> str:

@@ -1,5 +1,7 @@
 """The pairs in ``nyu_depth_v2_labeled.mat``, a .mat of version 7.3, which is HDF5; distrusted as image files are."""
 
+import itertools
+import math
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,10 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ordinal_entropy import files
+from ordinal_entropy.tasks import matlab
 from ordinal_entropy.tasks.depth.maps import BLACK, scaled
+from ordinal_entropy.tasks.matlab import MatlabError
 from ordinal_entropy.vision.images import MAX_PIXELS, ImageError, Pixels
 from ordinal_entropy.vision.paths import FileError, shown
 
+_FILTERS = frozenset({1, 2})  # HDF5's numbers of gzip and shuffle, which MATLAB writes; fletcher32 crashes if damaged
+_MAX_SPLITS = 1_000_000  # bytes of splits.mat, packed or not
+_LONGEST = 1000  # characters in the name of a scene
 DEPTHS = ("rawDepths", "depths")  # as measured, or with its holes filled; the first that is there
 
 
@@ -35,19 +43,27 @@ def contents(path: Path) -> Contents:
         ModuleNotFoundError: h5py is not installed.
     """
     h5py = _h5py()
+    wrong = files.fault(path)
+    if wrong is not None:
+        raise LabeledError(path, wrong)
     try:
         with h5py.File(path, "r") as file:
             pictures, depths = _arrays(h5py, path, file)
             sizes = (*pictures.shape[:1], *pictures.shape[2:])  # n, columns, rows: MATLAB's order, turned round
             if pictures.ndim != 4 or pictures.shape[1] != 3 or pictures.dtype != np.uint8:
                 raise LabeledError(path, f"expected images (n, 3, w, h) of bytes, got {_told(pictures)}")
-            if depths.dtype.kind != "f" or depths.shape != sizes:
+            if depths.dtype.kind != "f" or depths.dtype.itemsize > 8 or depths.shape != sizes:
                 raise LabeledError(path, f"expected depths {sizes} of floats beside the images, got {_told(depths)}")
             if not all(sizes):
                 raise LabeledError(path, "no pairs")
             if sizes[1] * sizes[2] > MAX_PIXELS:
                 raise LabeledError(path, f"images larger than {MAX_PIXELS:,} pixels: {sizes[1]:,} x {sizes[2]:,}")
-            return Contents(sizes[0], _scenes(file, sizes[0]))
+            files.check_unpacked(path, pictures.nbytes + depths.nbytes)
+            return Contents(sizes[0], _scenes(h5py, file, sizes[0]))
+    except LabeledError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise LabeledError(path, shown(str(error), 200)) from error
     except (OSError, RuntimeError, KeyError) as error:  # h5py's
         raise LabeledError(path, _unreadable(path, error)) from error
 
@@ -64,8 +80,8 @@ def pair(path: Path, place: int) -> tuple[Pixels, NDArray[np.float32]]:
     try:
         with h5py.File(path, "r") as file:
             pictures, depths = _arrays(h5py, path, file)
-            stored: Pixels = pictures[place].transpose(2, 1, 0)  # (h, w, 3)
-            depth: NDArray[np.float32] = depths[place].T.astype(np.float32)
+            stored: Pixels = _read(pictures, place).transpose(2, 1, 0)  # (h, w, 3)
+            depth: NDArray[np.float32] = _read(depths, place).T.astype(np.float32)
     except LabeledError as error:
         raise ImageError(path, error.reason) from error
     except (OSError, RuntimeError, KeyError, ValueError, IndexError) as error:
@@ -86,21 +102,19 @@ def splits(path: Path, count: int) -> list[str | None]:
     Raises:
         LabeledError: it cannot be read, or names pairs that are not there, or one twice.
     """
-    from scipy.io import loadmat
-
     names = {"train": "trainNdxs", "test": "testNdxs"}
     try:
-        found = loadmat(path, variable_names=list(names.values()))
-    except Exception as error:  # SciPy raises all kinds of errors on damaged files
-        raise LabeledError(path, f"not a .mat that can be read: {shown(str(error), 80)}") from error
+        found = matlab.read(path, max_bytes=_MAX_SPLITS)
+    except MatlabError as error:
+        raise LabeledError(path, f"not a .mat that can be read: {error}") from error
     result: list[str | None] = [None] * count
     for split, name in names.items():
         if name not in found:
             raise LabeledError(path, f"expected the variables {', '.join(names.values())}, got no {name}")
-        numbers = np.asarray(found[name]).ravel()
-        if numbers.dtype.kind not in "uif" or not bool(np.isin(numbers, np.arange(1, count + 1)).all()):
+        numbers = found[name]
+        if not isinstance(numbers, np.ndarray) or not bool(np.isin(numbers, np.arange(1, count + 1)).all()):
             raise LabeledError(path, f"expected {name} from 1 to {count:,}, got others")
-        for number in numbers.astype(int).tolist():
+        for number in numbers.ravel().astype(int).tolist():
             if result[number - 1] is not None:
                 raise LabeledError(path, f"pair {number} is named twice")
             result[number - 1] = split
@@ -124,21 +138,53 @@ def _arrays(h5py: Any, path: Path, file: Any) -> tuple[Any, Any]:
         there = ", ".join(shown(str(each), 40) for each in list(file)[:20]) or "nothing"
         raise LabeledError(path, f"expected images and {' or '.join(DEPTHS)}, got {there}")
     for each in ("images", name):
-        inside = isinstance(file.get(each, getlink=True), h5py.HardLink)
-        if not inside or not isinstance(file[each], h5py.Dataset) or file[each].external or file[each].is_virtual:
+        if not isinstance(file.get(each, getlink=True), h5py.HardLink) or not _inside(h5py, file[each]):
             raise LabeledError(path, f"{each} is not an array inside of the file")
+        if not _unpackable(file[each]):
+            raise LabeledError(path, f"{each} is packed by other filters than gzip and shuffle")
     return file["images"], file[name]
 
 
-def _scenes(file: Any, count: int) -> list[str]:
+def _inside(h5py: Any, found: Any) -> bool:
+    """Whether it is an array that lies in the file itself."""
+    return isinstance(found, h5py.Dataset) and not found.external and not found.is_virtual
+
+
+def _unpackable(array: Any) -> bool:
+    """Whether HDF5 unpacks it without danger: some of its filters crash on what is damaged."""
+    stored = array.id.get_create_plist()
+    return _FILTERS.issuperset(stored.get_filter(number)[0] for number in range(stored.get_nfilters()))
+
+
+def _read(array: Any, place: int) -> Any:
+    """A row of an array, after a look at its chunks: HDF5 takes those that are not there for zeros."""
+    if array.chunks is not None:
+        if math.prod(array.chunks) * array.dtype.itemsize > files.MODEST:
+            raise OSError(f"a chunk of {array.chunks}")
+        starts = [range(0, side, step) for side, step in zip(array.shape[1:], array.chunks[1:], strict=True)]
+        for start in itertools.product([place // array.chunks[0] * array.chunks[0]], *starts):
+            chunk = array.id.get_chunk_info_by_coord(start)
+            if chunk.byte_offset is None or not chunk.size:
+                raise OSError("a chunk that is not there")
+    return array[place]
+
+
+def _scenes(h5py: Any, file: Any, count: int) -> list[str]:
     """The names, which are cells: references to arrays of characters."""
     try:
-        cells = file["scenes"][()].ravel()
-        if len(cells) == count:
-            return ["".join(map(chr, file[cell][()].ravel())) for cell in cells]
+        cells = file["scenes"]
+        if _inside(h5py, cells) and _unpackable(cells) and cells.size == count:
+            rows = [_read(cells, row) for row in range(cells.shape[0])]
+            return [_characters(h5py, file[cell]) for cell in np.concatenate(rows, axis=None)]
     except Exception:  # no scenes, or something else under the name: they only make for a better split
         pass
     return [""] * count
+
+
+def _characters(h5py: Any, array: Any) -> str:
+    if not _inside(h5py, array) or not _unpackable(array) or array.size > _LONGEST:
+        raise ValueError("not a name")
+    return "".join(chr(_read(array, row).item()) for row in range(array.shape[0]))
 
 
 def _told(array: Any) -> str:

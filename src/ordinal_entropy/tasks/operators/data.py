@@ -11,12 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ordinal_entropy import runs
+from ordinal_entropy import arrays, runs
 
 Array = NDArray[Any]  # float64
 Made = TypeVar("Made")
@@ -223,7 +222,7 @@ def read(folder: Path) -> tuple[Rows, Rows]:
     """Training and test rows of a folder with ``train.npz`` and ``test.npz``, or the same with ``_sde``."""
     folder = Path(folder)
     for names in (_FILES, _SDE_FILES):
-        if all((folder / name).is_file() for name in names):
+        if all(os.path.lexists(folder / name) for name in names):
             train, test = (_rows(folder / name, part) for name, part in zip(names, ("train", "test"), strict=True))
             if train.functions.shape[1] != test.functions.shape[1]:
                 sizes = train.functions.shape[1], test.functions.shape[1]
@@ -239,16 +238,15 @@ def read(folder: Path) -> tuple[Rows, Rows]:
 
 def _rows(path: Path, part: str) -> Rows:
     names = f"X_{part}0", f"X_{part}1", f"y_{part}"
-    try:
-        if not is_zipfile(path):
-            raise BadZipFile("it is not a zip archive")
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in names if name not in file]
-            if missing:
-                raise ValueError(f"expected {', '.join(names)} in {path}, got no {', '.join(missing)}")
-            functions, places, values = (np.asarray(file[name], dtype=np.float64) for name in names)
-    except (BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"expected an .npz file, got a damaged {path}: {error}") from error
+    there = arrays.names(path)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise ValueError(f"expected {', '.join(names)} in {path}, got no {', '.join(missing)}")
+    found = arrays.load(path, names)
+    for name in names:
+        if found[name].dtype.kind not in "fiub" or not found[name].ndim:
+            raise ValueError(f"expected rows of real numbers in {name} of {path}, got {found[name].dtype}")
+    functions, places, values = (found[name].astype(np.float64) for name in names)
     places, values = places.reshape(len(places), -1), values.reshape(len(values), -1)
     shapes = functions.shape, places.shape, values.shape
     n = len(functions)

@@ -11,15 +11,15 @@ import io
 import logging
 import os
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ordinal_entropy import arrays, files
 from ordinal_entropy.recipes import unknown
 from ordinal_entropy.vision.paths import Problem, shown
 
@@ -94,7 +94,20 @@ def read(
         >>> table.number_names, table.category_names, table.targets
         (('area',), ('town',), array([200., 300.]))
     """
-    return _table(_raw(file_of(Path(path))), target, ignore, categories, skip_bad)
+    file = file_of(Path(path))
+    with naming(file):
+        return _table(_raw(file), target, ignore, categories, skip_bad)
+
+
+@contextmanager
+def naming(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Has each ValueError name the file of the table that it is about."""
+    try:
+        yield
+    except ValueError as error:
+        if os.fspath(file) in str(error):
+            raise
+        raise ValueError(f"{error}; the table is {os.fspath(file)}") from error
 
 
 def of_cells(names: Sequence[str], cells: Sequence[Sequence[str]], target: str, *, file: str) -> Table:
@@ -159,15 +172,14 @@ def aligned(table: Table, like: Table) -> Table:
 def file_of(path: Path) -> Path:
     """The file itself; of a folder the one table inside. An error where there is none."""
     if path.is_dir():
-        inside = sorted(child for child in path.iterdir() if child.suffix.lower() in ENDINGS and child.is_file())
+        inside = sorted(child for child in path.iterdir() if child.suffix.lower() in ENDINGS and not child.is_dir())
         if len(inside) != 1:
             got = ", ".join(shown(child.name) for child in inside) or "none"
             raise ValueError(f"expected one table ({', '.join(ENDINGS)}) in the folder {path}, got {got}")
-        return inside[0]
-    if not path.exists():
-        raise FileNotFoundError(f"expected a table in {path}, got no such file")
-    if path.suffix.lower() not in ENDINGS:
+        path = inside[0]
+    elif path.suffix.lower() not in ENDINGS and path.exists():
         raise ValueError(f"expected a table that ends in {', '.join(ENDINGS)}, got {path}")
+    files.size(path, "a table")
     return path
 
 
@@ -183,7 +195,7 @@ def _raw(path: Path, problems: list[Problem] | None = None) -> _Raw:
 
 def _of_csv(path: Path, problems: list[Problem] | None) -> _Raw:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = files.text(path)
     except UnicodeDecodeError as error:
         found = f"byte {error.start:,} is {error.object[error.start]:#04x}"
         raise ValueError(f"expected text in UTF-8 in {path}, got something else: {found}") from error
@@ -244,22 +256,32 @@ def _number(text: str) -> float:
 
 
 def _different(names: Sequence[str]) -> None:
-    repeated = [name for place, name in enumerate(names) if name in names[:place]]
-    if repeated:
-        raise ValueError(f"expected columns of different names, got {shown(repeated[0])!r} twice")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"expected columns of different names, got {shown(name)!r} twice")
+        seen.add(name)
 
 
 def _of_parquet(path: Path) -> _Raw:
     try:
         import pandas  # type: ignore[import-untyped,unused-ignore]
-
-        frame = pandas.read_parquet(path)
+        import pyarrow.parquet  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
         raise ImportError(f"reading {path} needs pandas and pyarrow: pip install pandas pyarrow") from error
-    except OSError:
-        raise
-    except Exception as error:  # its libraries have errors of their own
-        raise ValueError(f"expected a Parquet file, got {path}, which cannot be read: {error}") from error
+    files.size(path)
+    with path.open("rb") as stream:
+        try:
+            content = pyarrow.parquet.ParquetFile(stream)
+            claimed = _claimed(content.metadata)
+        except Exception as error:  # its libraries have errors of their own
+            raise ValueError(f"expected a Parquet file, got {path}, which cannot be read: {_said(error)}") from error
+        files.check_unpacked(path, claimed)
+        files.check_fits(path, claimed)
+        try:
+            frame = content.read().to_pandas()
+        except Exception as error:  # as above
+            raise ValueError(f"expected a Parquet file, got {path}, which cannot be read: {_said(error)}") from error
     names = [str(name).strip() for name in frame.columns]
     _different(names)
     columns: dict[str, Array] = {}
@@ -275,43 +297,43 @@ def _of_parquet(path: Path) -> _Raw:
     return _Raw(str(path), columns)
 
 
+def _claimed(metadata: Any) -> int:
+    """Bytes that a Parquet file says its columns have, packed as they are or as numbers in memory."""
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    numbers = max(
+        int(metadata.num_rows * metadata.num_columns),
+        sum(int(group.num_rows * group.num_columns) for group in groups),
+        sum(int(column.num_values) for column in columns),
+    )
+    return max(8 * numbers, sum(int(column.total_uncompressed_size) for column in columns))
+
+
+def _said(error: Exception) -> str:
+    return shown(" ".join(str(error).split())) or type(error).__name__
+
+
 def _of_npz(path: Path) -> _Raw:
-    arrays: dict[str, Array] = {}
-    try:
-        if not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("it is not a zip archive")
-        with np.load(path, allow_pickle=False) as file:
-            wanted = [
-                name for name in file if name in ("X", "y", "columns", "n_splits") or re.fullmatch(r"test_\d+", name)
-            ]
-            for name in wanted:
-                try:
-                    arrays[name] = file[name]
-                except ValueError as error:
-                    if "allow_pickle" not in str(error):
-                        raise
-                    raise ValueError(
-                        f"expected numbers in {name} of {path}, got Python objects, which are never unpickled"
-                    ) from error
-            missing = [name for name in ("X", "y") if name not in file]
-            if missing:
-                there = ", ".join(shown(name, 40) for name in file.files[:8]) or "nothing"
-                raise ValueError(f"expected X and y in {path}, got no {' and no '.join(missing)}: there is {there}")
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"expected a whole .npz file, got {path}, which is damaged: {error}") from error
-    x, y = arrays["X"], arrays["y"]
+    there = arrays.names(path)
+    missing = [name for name in ("X", "y") if name not in there]
+    if missing:
+        some = ", ".join(shown(name, 40) for name in there[:8]) or "nothing"
+        raise ValueError(f"expected X and y in {path}, got no {' and no '.join(missing)}: there is {some}")
+    wanted = [name for name in there if name in ("X", "y", "columns", "n_splits") or re.fullmatch(r"test_\d+", name)]
+    found = arrays.load(path, wanted)
+    x, y = found["X"], found["y"]
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if x.ndim != 2 or y.shape != x.shape[:1] or not len(x):
         raise ValueError(f"expected X (n, p) and y (n,) with n of at least 1 in {path}, got {x.shape} and {y.shape}")
     for name, array, kinds in (("X", x, "fiubUS"), ("y", y, "fiub")):
         if array.dtype.kind not in kinds:
             raise ValueError(f"expected {name} of real numbers in {path}, got {array.dtype}")
-    names = [str(name).strip() for name in arrays.get("columns", np.arange(x.shape[1])).ravel()]
+    names = [str(name).strip() for name in found.get("columns", np.arange(x.shape[1])).ravel()]
     if len(names) != x.shape[1]:
         raise ValueError(f"expected columns with the {x.shape[1]} names of X in {path}, got {len(names)}")
     _different(names)
     columns = [_numbers_or_text(list(map(str, column))) for column in x.T] if x.dtype.kind in "US" else list(x.T)
-    tests = _tests(arrays, len(x), path)
+    tests = _tests(found, len(x), path)
     floats = {
         name: column if column.dtype == object else column.astype(np.float64)
         for name, column in zip(names, columns, strict=True)
@@ -319,11 +341,11 @@ def _of_npz(path: Path) -> _Raw:
     return _Raw(str(path), floats, None, y.astype(np.float64), tests)
 
 
-def _tests(arrays: Mapping[str, Array], count: int, path: Path) -> tuple[Array, ...]:
+def _tests(stored: Mapping[str, Array], count: int, path: Path) -> tuple[Array, ...]:
     """Test rows of the published splits, in the order of their numbers."""
     found = []
-    for place, name in enumerate(sorted((name for name in arrays if name.startswith("test_")), key=_place)):
-        rows = arrays[name]
+    for place, name in enumerate(sorted((name for name in stored if name.startswith("test_")), key=_place)):
+        rows = stored[name]
         if _place(name) != place:
             raise ValueError(f"expected splits test_0, test_1, ... without a gap in {path}, got no test_{place}")
         whole = rows.ndim == 1 and rows.dtype.kind in "iu"
@@ -335,7 +357,7 @@ def _tests(arrays: Mapping[str, Array], count: int, path: Path) -> tuple[Array, 
         if len(np.unique(rows)) < len(rows):
             raise ValueError(f"expected different row numbers in {name} of {path}, got some twice")
         found.append(rows.astype(np.int64))
-    said = arrays.get("n_splits")
+    said = stored.get("n_splits")
     if said is not None and said.tolist() != len(found):
         raise ValueError(f"expected as many splits in {path} as n_splits says, {said}, got {len(found)}")
     return tuple(found)

@@ -135,12 +135,14 @@ def check(recipe: Tabular) -> None:
 
 def rows_of(found: Table, seed: int, recipe: Tabular) -> inputs.Rows:
     """The rows of a seed; a ValueError where they make no batch."""
-    rows = inputs.rows_of(found, seed, test_share=recipe.test_share, validation_share=recipe.validation_share)
-    if len(rows.train) < recipe.batch_size:
-        raise ValueError(
-            f"expected at least batch_size={recipe.batch_size} rows to train on, got {len(rows.train)}, the others of "
-            f"{len(found.targets):,} being there to validate and test; --set batch_size={len(rows.train)} would do"
-        )
+    with data.naming(recipe.data):
+        rows = inputs.rows_of(found, seed, test_share=recipe.test_share, validation_share=recipe.validation_share)
+        if len(rows.train) < recipe.batch_size:
+            raise ValueError(
+                f"expected at least batch_size={recipe.batch_size} rows to train on, got {len(rows.train)}, the others "
+                f"of {len(found.targets):,} being there to validate and test; --set batch_size={len(rows.train)} would "
+                "do"
+            )
     return rows
 
 
@@ -236,7 +238,8 @@ def _of_the_data(recipe: Tabular) -> Tabular:
 
 def _seen(found: Table, seed: int, recipe: Tabular) -> Seen:
     rows = rows_of(found, seed, recipe)
-    return inputs.seen(found, rows, _preparation(found, rows, recipe))
+    with data.naming(recipe.data):
+        return inputs.seen(found, rows, _preparation(found, rows, recipe))
 
 
 def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparation:

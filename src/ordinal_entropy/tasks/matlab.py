@@ -5,12 +5,15 @@ this one reads less, and every byte of it through checks.
 """
 
 import math
+import os
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ordinal_entropy import files
 
 _HEADER = 128  # bytes before the first variable
 _ORDERS = {b"IM": "<", b"MI": ">"}  # the last two of them: which byte of a number comes first
@@ -28,6 +31,30 @@ class MatlabError(ValueError):
 class _Element(NamedTuple):
     kind: int
     data: bytes
+
+
+def read(path: str | os.PathLike[str], *, max_bytes: int) -> dict[str, Any]:
+    """What :func:`variables` finds in a file.
+
+    Args:
+        path: of a file of MATLAB 5 to 7.2.
+        max_bytes: a larger file is refused before it is read, and one that holds more before it is unpacked.
+
+    Raises:
+        MatlabError: as :func:`variables`; also if it is missing, no file, empty, or cannot be read.
+    """
+    wrong = files.fault(path)
+    try:
+        size = 0 if wrong else files.size(path)
+        wrong = wrong or (None if size else "empty")
+        if size > max_bytes:
+            wrong = f"larger than {max_bytes:,} bytes: {size:,}"
+        if wrong is not None:
+            raise MatlabError(wrong)
+        content = files.content(path)
+    except OSError as error:
+        raise MatlabError(f"not readable: {error.strerror or error}") from error
+    return variables(content, max_bytes=max_bytes)
 
 
 def variables(content: bytes, *, max_bytes: int) -> dict[str, Any]:

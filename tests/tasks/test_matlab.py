@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
-from ordinal_entropy.tasks.crowd import matlab
-from ordinal_entropy.tasks.crowd.matlab import MatlabError
+from ordinal_entropy.tasks import matlab
+from ordinal_entropy.tasks.matlab import MatlabError
 
 LIMIT = 1_000_000
 
