@@ -47,7 +47,7 @@ class OrdinalEntropy(nn.Module):
         stride: subsampling of maps.
         per: "batch" or "image".
         gather: join all ranks.
-        check: look at values on a GPU too.
+        check: refuse features that are not finite, and look at values on a GPU too.
 
     :func:`ordinal_entropy.functional.ordinal_entropy` says more about each.
 

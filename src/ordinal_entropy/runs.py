@@ -16,7 +16,6 @@ import os
 import pickle
 import re
 import socket
-import stat
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from ordinal_entropy import files
 from ordinal_entropy.environment import environment
 
 if sys.platform != "win32":  # where nothing is locked
@@ -230,8 +230,10 @@ def reading(path: Path, remedy: str) -> Iterator[None]:
 
 def _require_regular(path: Path) -> None:
     """A pipe has no end, and a device may have none."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("expected a regular file")
+    path.stat()  # one that is missing is an OSError
+    wrong = files.fault(path)
+    if wrong is not None:
+        raise ValueError(f"expected a regular file, got {wrong}")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from ordinal_entropy import estimators, runs
+from ordinal_entropy import arrays, estimators, runs
 from ordinal_entropy.figures import embedding
 from ordinal_entropy.report.reading import KeptRun, picture
 from ordinal_entropy.report.tables import Row, Table
@@ -219,10 +219,8 @@ def _laid_out(features: Mapping[_Key, Array], dimensions: int, cache: Path) -> d
 def _cached(path: Path) -> Array | None:
     """None where there is no such file, or a broken one."""
     try:
-        with path.open("rb") as file:
-            found: Array = numpy.load(file)
-            return found
-    except (OSError, ValueError, EOFError):
+        return arrays.npy(path).read()
+    except (OSError, ValueError):
         return None
 
 
