@@ -400,7 +400,10 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         ),
         (["compare", "linear", "--out", "file/inside"], "expected to be able to write file/inside"),
         (["compare", "linear", "--set", "data=nowhere"], "in nowhere, got no .npz file"),
-        (["compare", "linear", "--set", "data=damaged"], "expected an .npz file, got a damaged damaged/train.npz"),
+        (
+            ["compare", "linear", "--set", "data=damaged"],
+            "whole zip archive, got damaged/train.npz, which is damaged",
+        ),
         (["compare", "linear", "--set", "data=foreign"], "got no X_train0, X_train1"),
         (["reproduce"], "expected the name of a study, got none; there are table1-linear"),
         (["reproduce", "table1"], "expected a study like"),

@@ -587,7 +587,7 @@ def test_command_compares_two_files(call, tmp_path):
         (["missing.npz"], "got no targets: only 'features'"),
         (["lengths.npz"], "expected targets for each of the 20 rows"),
         (["objects.npz"], "got Python objects, which are never unpickled"),
-        (["nowhere.npz"], "expected a file at nowhere.npz, got nothing"),
+        (["nowhere.npz"], "expected a file in nowhere.npz, got no such file"),
         (["good.npz", "one.npz"], "expected at least 8 rows of features, got 1"),
         (["good.npz", "--seed", -1], "expected --seed to be at least 0"),
         (["good.npz", "--targets", "a.npy", "--targets", "b.npy"], "expected --targets once"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.kernels import blocked, reference, sampled
-from ordinal_entropy.kernels.unit import to_one, widest
+from ordinal_entropy.kernels.unit import to_one
 from ordinal_entropy.kernels.weights import POWERS, Function, checked, extremes, smallest_gap
 
 NAMES = ("auto", "reference", "blocked", "fused")
@@ -150,8 +150,11 @@ def pair_mean(
 ) -> Tensor:
     """Mean over all pairs of weight times distance, averaged over the groups that have a pair; no pair: 0.
 
+    Targets and amounts are brought near 1 by powers of two before anything is squared, so that no number is lost
+    whatever their units.
+
     Args:
-        points: ``(g, m, d)``, or ``(m, d)`` for one group.
+        points: ``(g, m, d)``, or ``(m, d)`` for one group; those that are not projected not far from 1.
         values: ``(g, m, t)`` targets of the points.
         amount: ``(g, m)``, how many copies of a point there are; copies pair with each other at distance 0. None: one
             of each.
@@ -186,29 +189,6 @@ def pair_mean(
 
     points = points.unsqueeze(0) if points.dim() == 2 else points
     amount = points.new_ones(points.shape[:2]) if amount is None else amount
-    kind = weighting, distance, rescale, project
-    means, paired = group_means(points, values, amount, *kind, num_pairs=num_pairs, generator=generator, eager=eager)
-    return times * means.sum() / paired.sum().clamp_min(1)
-
-
-def group_means(
-    points: Tensor,
-    values: Tensor,
-    amount: Tensor,
-    weighting: str | Function,
-    distance: str,
-    rescale: str,
-    project: bool,
-    *,
-    num_pairs: int | None = None,
-    generator: torch.Generator | None = None,
-    eager: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The means of ``pair_mean``, one a group, by plain operations; and which groups have a pair.
-
-    Targets and amounts are brought near 1 by powers of two before anything is squared, so that no number is lost
-    whatever their units. Points that are not projected should come so.
-    """
     low, high, factor = None, None, None
     measure: float | Function
     if callable(weighting):
@@ -220,7 +200,7 @@ def group_means(
     if not callable(measure) and measure != 0:
         # only differences count: from the smallest target on they survive float32 best
         present = (amount > 0)[..., None]
-        values = values.to(widest(values.device))
+        values = values if values.device.type == "mps" else values.double()
         values = torch.where(present, values - torch.where(present, values, torch.inf).amin(1, keepdim=True), 0)
         unit = to_one(values.amax((1, 2)))  # (g,)
         values = values * unit[:, None, None]
@@ -258,4 +238,4 @@ def group_means(
     means = torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)
     if factor is not None:
         means = (means * factor).to(points.dtype)
-    return means, paired
+    return times * means.sum() / paired.sum().clamp_min(1)

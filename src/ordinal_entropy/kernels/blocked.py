@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import reference
 from ordinal_entropy.kernels.autograd import differentiable
-from ordinal_entropy.kernels.unit import SAME, inverse_norms, unit_rows, widest
+from ordinal_entropy.kernels.unit import SAME, inverse_norms, unit_rows
 from ordinal_entropy.kernels.weights import Function, weight_block
 
 _SIZE = {"cpu": 640}  # large enough for the matrix products, small enough for the cache (1.6 MiB of float32)
@@ -73,7 +73,7 @@ def sums_and_gradient(
     size = _SIZE.get(points.device.type, _DEVICE_SIZE)
     room = points.new_empty(2, min(size, m) ** 2)  # squares and weights of a tile: the same memory for all
     single = on_cpu and bool((amount == 1).all())
-    sums = points.new_zeros(g, dtype=widest(points.device))
+    sums = points.new_zeros(g, dtype=torch.float32 if points.device.type == "mps" else torch.float64)
     gradient = torch.zeros_like(points) if with_gradient else points.new_empty(0)
     for k in range(g):
         y, a = values[k], amount[k]

@@ -8,7 +8,7 @@ inputs can hardly hold. Points closer than ``unit.SAME`` of their root mean squa
 import torch
 from torch import Tensor
 
-from ordinal_entropy.kernels.unit import SAME, unit_rows, widest
+from ordinal_entropy.kernels.unit import SAME, unit_rows
 from ordinal_entropy.kernels.weights import Function
 from ordinal_entropy.kernels.weights import distances as distances_between
 
@@ -41,7 +41,7 @@ def pair_sums(
         >>> pair_sums(x, y, torch.ones(1, 3), None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
         tensor([12.])
     """
-    dtype = widest(points.device)
+    dtype = torch.float32 if points.device.type == "mps" else torch.float64
     x = unit_rows(points.to(dtype)) if project else points.to(dtype)
     zero = 0.5 * (x.detach().square().sum(-1) < 0.5)
     mean_square = x.detach().square().sum(-1).mean(1)[:, None, None]  # (g, 1, 1)

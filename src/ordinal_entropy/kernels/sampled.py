@@ -7,7 +7,7 @@ proportion to the rest; what that favours is weighted back. Cost and memory grow
 import torch
 from torch import Tensor
 
-from ordinal_entropy.kernels.unit import SAME, unit_rows, widest
+from ordinal_entropy.kernels.unit import SAME, unit_rows
 from ordinal_entropy.kernels.weights import Function, weight_block
 
 _CHUNK = 32  # a function of (a, t) and (b, t) targets is asked for a diagonal, this many pairs at a time
@@ -35,7 +35,7 @@ def pair_sums(
         tensor([6.])
     """
     g, m, d = points.shape
-    dtype = widest(points.device)
+    dtype = torch.float32 if points.device.type == "mps" else torch.float64
     copies = amount.to(dtype)
     end = copies.cumsum(1)  # (g, m), point i owns the interval [end - copies, end)
     total = end[:, -1:]

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import MOST_GROUPS, few, group_means, use
+from ordinal_entropy.kernels import MOST_GROUPS, few, pair_mean, use
 from ordinal_entropy.kernels.autograd import differentiable
 from ordinal_entropy.kernels.elements import SAME, amounts_of, inverse_of, over_pairs, raised
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
@@ -957,7 +957,21 @@ def _plain(
     amount = points.new_ones(points.shape[:2]) if amount is None else amount
     weighting = next(name for name, value in POWERS.items() if value == power)
     with use("reference"):
-        return times * group_means(points, values, amount, weighting, distance, rescale, project)[0]
+        means = [
+            pair_mean(
+                *(x[k : k + 1] for x in (points, values, amount)),
+                weighting=weighting,
+                distance=distance,
+                rescale=rescale,
+                project=project,
+                num_pairs=None,
+                generator=None,
+                eager=False,
+                times=times,
+            )
+            for k in range(len(points))
+        ]
+    return torch.stack(means)
 
 
 operator, pair_means = differentiable(

@@ -10,11 +10,6 @@ from torch import Tensor
 SAME = 2.0**-30
 
 
-def widest(device: torch.device) -> torch.dtype:
-    """The most precise type of a device: float64, which Apple's GPUs lack."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def to_one(largest: Tensor) -> Tensor:
     """Powers of two that bring numbers to between 2 and 4; NaN for what is not finite.
 
@@ -29,21 +24,14 @@ def to_one(largest: Tensor) -> Tensor:
     return 4 * torch.frexp(normal).mantissa / normal
 
 
-def _scaled(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows ``(..., n, d)`` times powers of two, these powers, and one over the norms of the scaled rows, or 0."""
-    scale = to_one(torch.linalg.vector_norm(rows.detach(), math.inf, -1, keepdim=True))
-    rows = rows * scale
-    squares = rows.square().sum(-1, keepdim=True)  # unlike a norm, with derivatives at zero
-    return rows, scale, torch.where(squares == 0, math.inf, squares).rsqrt()
-
-
 def inverse_norms(rows: Tensor) -> Tensor:
     """``1 / |row|`` as ``(..., n, 1)`` for rows ``(..., n, d)``; 0 for a zero row.
 
     Norms below the smallest normal number of the type have the largest number instead.
     """
-    _, scale, inverse = _scaled(rows)
-    return (scale * inverse).clamp_max(torch.finfo(rows.dtype).max)
+    scale = to_one(torch.linalg.vector_norm(rows, math.inf, -1, keepdim=True))
+    inverse = (rows * scale).square().sum(-1, keepdim=True).rsqrt()
+    return torch.where(inverse.isinf(), 0, scale * inverse).clamp_max(torch.finfo(rows.dtype).max)
 
 
 def unit_rows(rows: Tensor) -> Tensor:
@@ -56,5 +44,6 @@ def unit_rows(rows: Tensor) -> Tensor:
                 [0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
-    scaled, _, inverse = _scaled(rows)
-    return scaled * inverse
+    rows = rows * to_one(torch.linalg.vector_norm(rows.detach(), math.inf, -1, keepdim=True))
+    squares = rows.square().sum(-1, keepdim=True)  # unlike a norm, with derivatives at zero
+    return rows * torch.where(squares == 0, math.inf, squares).rsqrt()
