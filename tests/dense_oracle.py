@@ -122,6 +122,8 @@ def one_group(x, y, amount, options, kind):
     by_center = (share * ((member > 0).double() @ slope * through)[:, None]).sum(0) * back
     pull_bound = by_row + by_center
     rows = float(size.max().sqrt()) ** power
+    if 0 < rows < kind.tiny / kind.eps:  # too small for the type
+        condition = torch.inf
     return push, pull, push_size, rows, push_bound, pull_bound, condition
 
 

@@ -221,8 +221,8 @@ def ordinal_entropy(
                 else:
                     spread = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
                 counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount
-                counts = counted.sum(1)
-                means = (counted * spread**tightness_power).sum(1) / torch.where(counts > 0, counts, 1)
+                counts = counted.sum(1, keepdim=True)
+                means = (counted / torch.where(counts > 0, counts, 1) * spread**tightness_power).sum(1)
                 mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
                 mean = pull_by * mean if pull_by != 1 else mean
             mean = mean if unit is None else mean / unit**tightness_power

@@ -23,6 +23,41 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(functional, "rows", lambda *a, **k: rows(*a, **k)._replace(eager=False))
 
 
+# features that are small beside sample weights that are large: their product must not be lost on the way
+SMALL_FEATURES_LARGE_WEIGHTS = fuzz.Call(
+    layout="points",
+    images=1,
+    n=37,
+    d=8,
+    t=2,
+    dtype=torch.float32,
+    kernel="fused",
+    shape="copies",
+    features=-22.66,
+    targets=23.4,
+    weights=18.6,
+    levels=5,
+    masked=True,
+    strengths=(0.0, 1.0),
+    options={
+        "weighting": "squared",
+        "distance": "l2",
+        "normalize": False,
+        "rescale": "max",
+        "grouping": "bins",
+        "centers": "normalize-first",
+        "tightness_over": "shared",
+        "tightness_power": 1,
+        "per": "image",
+    },
+    seed=995646718,
+)
+
+
+def test_small_features_and_large_weights():
+    fuzz.check(SMALL_FEATURES_LARGE_WEIGHTS)
+
+
 @of_calls(25, of=("fused",), most=24, dtypes=fuzz.DTYPES[1:])
 def test_few_points(call):
     fuzz.check(call)

@@ -366,10 +366,11 @@ def _back(
         if over is not None:
             push *= tl.load(over)
     if pulled is not None:
-        pull = tl.load(by_close) * tl.load(over + 1) * tl.load(counts + group)
+        # in float64: small where features are small or amounts large, and then multiplied by these
+        pull = tl.load(by_close).to(tl.float64) * tl.load(over + 1) * tl.load(counts + group)
         a, far = tl.load(amount + group * n + i, i < n, 0.0), tl.load(distance + group * n + i, i < n, 0.0)
-        strength += _strength(pull * a, far, COSINE, POWER) * inv
-        at_center += pull * tl.where(part > 0, a / tl.where(part > 0, part, 1.0), 0.0)
+        strength += _strength((pull * a).to(tl.float32), far, COSINE, POWER) * inv
+        at_center += tl.where(part > 0, (pull * (a / tl.where(part > 0, part, 1.0))).to(tl.float32), 0.0)
         power_center += tl.load(inverse_center + (group * n + i) * 2, i < n, 0.0)
         inv_center += tl.load(inverse_center + (group * n + i) * 2 + 1, i < n, 0.0)
     along_change = tl.zeros([ROWS], tl.float32)
