@@ -56,7 +56,7 @@ Begin with
 
 which trains ten small networks in a minute or two on a CPU and says whether ordinal entropy helped.
 `ordinal-entropy reproduce --list` names the tables and figures of the paper, `ordinal-entropy doctor` says what is
-installed. Everything that is stopped goes on when the same command is given again.""",
+installed. Interrupted commands resume when run again.""",
 )
 
 _SETTINGS_HELP = "Override a key of the recipe; may be given often. `--keys` shows all keys."
