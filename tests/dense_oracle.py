@@ -90,14 +90,17 @@ def one_group(x, y, amount, options, kind):
             if len(close):
                 condition = max(condition, float(scale / close.min()))
             if not single and bool((same & ~torch.eye(m, dtype=torch.bool)).any()):
-                condition = 1 / SAME  # averages that coincide but for their rounding, which has any direction
+                condition = max(
+                    condition, 1 / SAME
+                )  # averages that coincide but for their rounding, which has any direction
         pairs = total * (total - 1) / 2
         both = copies[:, None] * copies
         push = (torch.triu(weights * both, 1) * distances).sum() / pairs
         off = 1 - torch.eye(m)
-        pull_on = (whole * both * off).sum(1) / pairs + kind.tiny / kind.eps  # (m,), weights below that may be lost
-        pull_on = pull_on * through * (2 if cosine else 1)
+        pull_on = (whole * both * off).sum(1) / pairs * through * (2 if cosine else 1)  # (m,)
         push_size = float((whole * both * off).sum() / pairs * scale)
+        if 0 < push_size < kind.tiny / kind.eps:  # too small for the type
+            condition = torch.inf
         push_bound = (share * pull_on[:, None]).sum(0) * back
 
     own = points[number]

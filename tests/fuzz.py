@@ -1,7 +1,7 @@
 """Random calls of the regularizer: any option, layout, precision and scale, checked against float64.
 
     finite: wherever the float64 result can be represented in the precision at hand
-    right:  the value to 64 roundings of what it were if all points were as far apart as they are large; each row of the
+    right:  wherever the terms are within its range; the value to 64 roundings of what it were if all points were as far apart as they are large; each row of the
             gradient to 64 roundings, times the condition of the problem, of the largest norm that it can have
 
 The condition is one over the smallest distance that counts, in units of the points: the direction between two points
@@ -185,7 +185,7 @@ def check(call, device="cpu"):
     if (call.kernel == "fused" or device == "cuda") and call.dtype in (torch.bfloat16, torch.float16):
         roundings = 4 * 2.0**-11
     bound = roundings * max(expected.size, torch.finfo(working).tiny)
-    if not expected.condition < math.inf:  # averages that cancel: finite is all that can be asked
+    if not expected.condition < math.inf:  # averages that cancel, terms that vanish: finite is all that can be asked
         bound = math.inf
     off_value = abs(loss.item() - float(expected.value)) / bound
     assert off_value <= 1, (call, loss.item(), float(expected.value), off_value)

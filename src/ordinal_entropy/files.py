@@ -101,6 +101,15 @@ def check_fits(name: str | os.PathLike[str], claimed: int) -> None:
         raise ValueError(f"expected {os.fspath(name)} to fit into {there:,} bytes of memory, got {claimed:,}")
 
 
+def check_archive(path: str | os.PathLike[str]) -> None:
+    """A ValueError where a file is a zip archive that is damaged or claims to hold far more than its size.
+
+    Files of torch are such archives.
+    """
+    if zipfile.is_zipfile(path):
+        check_unpacked(path, sum(each.file_size for each in members(path).values()))
+
+
 def check_unpacked(path: str | os.PathLike[str], claimed: int) -> None:
     """A ValueError where a file claims to hold far more than its size, which would fill the memory once unpacked.
 

@@ -197,6 +197,7 @@ def load_tensors(path: Path, form: Form, *, remedy: str) -> Any:
     """
     with reading(path, remedy):
         _require_regular(path)
+        files.check_archive(path)
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:  # whose message recommends to trust the file

@@ -15,7 +15,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from ordinal_entropy import arrays, estimators, runs
+from ordinal_entropy import arrays, estimators, files, runs
 from ordinal_entropy.figures import embedding
 from ordinal_entropy.report.reading import KeptRun, picture
 from ordinal_entropy.report.tables import Row, Table
@@ -240,6 +240,7 @@ def _read(folder: Path, part: str, epoch: int) -> _Kept:
 
     path = folder / f"{part}-{epoch:04d}.safetensors"
     try:
+        files.size(path)  # a pipe would be waited for
         content = load_file(path)
     except Exception as error:  # safetensors has errors of its own
         raise ValueError(f"expected kept features in {path.name}, got something else: {error}") from error

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ordinal_entropy import runs, tasks
+from ordinal_entropy import files, runs, tasks
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.tasks import Plan, run_names
@@ -223,8 +223,8 @@ def _files_table(subject: Subject, summary: Mapping[str, Any]) -> "Table":
     table = tables.plain("run", f"last {subject.time}", "best on\nvalidation", justify="left")
     for name, kept in summary["features"].items():
         own = kept[0]
-        files = [Path(own[at]).stem for at in ("last", "best_validation")]
-        table.add_row(Text(name), Text(str(Path(own["folder"]).parent)), *files)
+        stems = [Path(own[at]).stem for at in ("last", "best_validation")]
+        table.add_row(Text(name), Text(str(Path(own["folder"]).parent)), *stems)
     return table
 
 
@@ -238,6 +238,7 @@ def _kept(summary: Mapping[str, Any], out: Path, part: str) -> "dict[str, dict[s
         _, number = own["last"].rsplit("-", 1)
         path = out / own["folder"] / f"{part}-{number}"
         with runs.reading(path, "remove the folder of that run and summary.json, and the same command trains it again"):
+            files.size(path)  # a pipe would be waited for
             content = load_file(path)
             if len(content["features"]) > 1 and all(np.isfinite(values).all() for values in content.values()):
                 found[name] = content

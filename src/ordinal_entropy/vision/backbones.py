@@ -8,7 +8,6 @@ import difflib
 import importlib
 import os
 import pickle
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -353,8 +352,7 @@ def _read(path: Path, load: Callable[[str], dict[str, Tensor]]) -> dict[str, Ten
     if not files.size(path):
         raise ValueError(f"expected a file of weights in {path}, got an empty file")
     try:
-        if zipfile.is_zipfile(path):
-            files.check_unpacked(path, sum(each.file_size for each in files.members(path).values()))
+        files.check_archive(path)
         weights = load(str(path))
     except pickle.UnpicklingError as error:  # torch names ways to run code that is in the file
         raise ValueError(f"expected a file of weights in {path}, got: damaged, or not tensors alone") from error
