@@ -1,8 +1,9 @@
 """Random calls of the regularizer: any option, layout, precision and scale, checked against float64.
 
     finite: wherever the float64 result can be represented in the precision at hand
-    right:  wherever the terms are within its range; the value to 64 roundings of what it were if all points were as far apart as they are large; each row of the
-            gradient to 64 roundings, times the condition of the problem, of the largest norm that it can have
+    right:  wherever the terms are within its range. The value to 64 roundings of what it were if all points were as far
+            apart as they are large; each row of the gradient to 64 roundings, times the condition of the problem, of
+            the largest norm that it can have
 
 The condition is one over the smallest distance that counts, in units of the points: the direction between two points
 at a distance of 1e-3 is known to 1e3 roundings. Of float64 features, whose products are not done again in anything more
