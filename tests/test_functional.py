@@ -253,6 +253,13 @@ def test_coincident_features_get_no_gradient_from_each_other():
     assert (x.grad == 0).all()
 
 
+def test_features_without_a_number_are_a_zero_of_the_graph():
+    features = torch.zeros(5, 0, requires_grad=True)
+    loss = ordinal_entropy(features, torch.arange(5.0) // 2)
+    loss.backward()
+    assert loss == 0 and features.grad.shape == (5, 0)
+
+
 def test_all_false_mask_is_a_zero_of_the_graph():
     x = torch.randn(4, 3, requires_grad=True, generator=torch.Generator().manual_seed(0))
     loss = ordinal_entropy(x, torch.full((4,), math.nan), torch.zeros(4, dtype=torch.bool))

@@ -128,8 +128,8 @@ def ordinal_entropy(
         data = memory.joined(data)
     x, y, amount, eager = data
     g, n, d = x.shape
-    if g * n == 0 or not (push or pull):
-        return x[:, :0].sum()  # no rows: a zero that is part of the graph
+    if g * n * d == 0 or not (push or pull):
+        return x[:, :0].sum()  # no numbers: a zero that is part of the graph
     if amount is None and grouping != "none":
         amount = x.new_ones(g, n)
     cosine = distance == "cosine"
