@@ -1,6 +1,7 @@
 """For tests of any part."""
 
 import signal
+import weakref
 
 import pytest
 
@@ -12,3 +13,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background
 def without_page(monkeypatch):
     """Commands end without their page, whose layouts take a while; tests/report has those."""
     monkeypatch.setattr("ordinal_entropy.report.missing", lambda: "nothing, but it takes a while")
+
+
+@pytest.fixture(autouse=True)
+def _graphs_end_for_this_test_only(monkeypatch):
+    """A self-set strength that an earlier test left alive ends no graph of this one."""
+    monkeypatch.setattr("ordinal_entropy.graph_edges._ASKING", weakref.WeakSet())

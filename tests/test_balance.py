@@ -271,7 +271,6 @@ def compiled_steps(make, way):
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its compiler
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", ["step", "model"])
@@ -283,7 +282,6 @@ def test_compiled_steps_are_those_without_a_compiler(way, backend):
         torch.testing.assert_close(found, other)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_one_compiled_graph_is_told_from_a_loss_of_something_else():
     torch._dynamo.reset()
     model = Model()

@@ -275,7 +275,9 @@ def test_gathered_ranks_train_as_one_process_on_the_joined_batch(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler
-def test_a_compiled_module():
+@pytest.mark.parametrize("elsewhere", [None, 0.1], ids=["alone", "with a self-set strength elsewhere"])
+def test_a_compiled_module(elsewhere):
+    other = elsewhere and oe.OrdinalEntropy(balance=elsewhere)  # graphs then end at the features
     torch._dynamo.reset()
     module = torch.compile(Plain(), backend="eager")
     fit(module, OrdinalEntropyCallback("oe"))
@@ -284,6 +286,7 @@ def test_a_compiled_module():
         torch.testing.assert_close(module._orig_mod.net.state_dict()[name], value, rtol=0, atol=1e-6)
     assert not isinstance(module._orig_mod.training_step, Override)
     torch._dynamo.reset()
+    del other
 
 
 # --- what is left behind ----------------------------------------------------------------------------------------------
@@ -607,7 +610,6 @@ def test_callbacks_have_a_state_each(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_compiled_module_with_a_strength_that_sets_itself(backend):
     torch._dynamo.reset()

@@ -635,7 +635,6 @@ def test_batches_that_cannot_be_are_refused(tmp_path, settings):
         run(a_module(settings=replace(SETTINGS, **settings)), tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch looks at it itself
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its compiler
 @pytest.mark.parametrize(
     ("method", "backend"),
