@@ -120,14 +120,15 @@ def same(left: Training, right: Training) -> bool:
     return all(torch.equal(a, b) for a, b in zip(weights_of(left), weights_of(right), strict=True))
 
 
+@pytest.mark.parametrize(("precision", "rel"), [("float32", 1e-5), ("float64", 1e-13)])
 @pytest.mark.parametrize("method", ["baseline", "oe", "oe-balanced"])
-def test_equals_a_loop_written_by_hand(tmp_path, method):
-    data, settings = some_data(), SETTINGS
+def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
+    data, settings, dtype = some_data(), replace(SETTINGS, precision=precision), getattr(torch, precision)
     weighted = replace(data.train, weights=torch.linspace(0.5, 1.5, 60))
-    module = a_module(method, data=data._replace(train=weighted))
+    module = a_module(method, settings, data=data._replace(train=weighted))
     history = run(module, tmp_path)
 
-    network, regularizer = a_network(), methods.create(method)
+    network, regularizer = a_network().to(dtype), methods.create(method).to(dtype)
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True)
     losses, scores, strengths = [], [], []
     with torch.random.fork_rng():
@@ -139,8 +140,8 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
             for (rows,) in training_steps(60, 16, seed=5, epoch=epoch):
                 images = moved(weighted.images.pixels[rows], moves[rows], 2)
                 with capture(network, "head") as tap:
-                    predictions = network(normalized(images, (0.5,) * 3, (0.5,) * 3))
-                targets = weighted.targets[rows]
+                    predictions = network(normalized(images, (0.5,) * 3, (0.5,) * 3, dtype=dtype))
+                targets = weighted.targets[rows].to(dtype)
                 loss = ((predictions - targets).abs()[:, 0] * weighted.weights[rows]).mean()
                 loss = loss + regularizer(tap.features, targets, task_loss=loss)
                 optimizer.zero_grad()
@@ -149,12 +150,12 @@ def test_equals_a_loop_written_by_hand(tmp_path, method):
                 losses.append(loss.item())
             network.eval()
             with torch.no_grad():
-                images = normalized(data.test.images.pixels, (0.5,) * 3, (0.5,) * 3)
+                images = normalized(data.test.images.pixels, (0.5,) * 3, (0.5,) * 3, dtype=dtype)
                 scores.append((network(images) - data.test.targets).abs().mean().item())
             if method == "oe-balanced":
                 strengths.append([value.item() for value in regularizer.regularizer.strengths])
-    assert module.losses == pytest.approx(losses, rel=1e-5)
-    assert [epoch["test"]["mae"] for epoch in history] == pytest.approx(scores, rel=1e-5)
+    assert module.losses == pytest.approx(losses, rel=rel)
+    assert [epoch["test"]["mae"] for epoch in history] == pytest.approx(scores, rel=rel)
     table = logged(tmp_path)
     names = [name for name in table[0] if name.startswith("method/")]
     assert names == ["method/diversity_strength", "method/tightness_strength"] * (method == "oe-balanced")

@@ -280,6 +280,8 @@ class OnImages:
 
     def _restored(self, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prepared, Any]:
         """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
+        from ordinal_entropy.vision import training
+
         with checkpoint.reading():
             runs.require_form(checkpoint.facts, {"mean": [float], "std": [float], **self.facts}, "facts")
             if not len(checkpoint.facts["mean"]) == len(checkpoint.facts["std"]) == 3:
@@ -288,6 +290,7 @@ class OnImages:
         with torch.random.fork_rng(devices=[]):
             network: Any = made.make_network()
         network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
+        training.lay_out(network, settings(plan.recipe))
         with checkpoint.reading():
             network.load_state_dict(checkpoint.weights)
         return made, network

@@ -53,22 +53,24 @@ def moved(images: Tensor, moves: Tensor, padding: int) -> Tensor:
     return framed.reshape(-1, c).index_select(0, places.flatten()).view(b, h, w, c).permute(0, 3, 1, 2)
 
 
-def normalized(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Bytes ``(b, c, h, w)`` as float32, between 0 and 1 and then less the mean over the standard deviation.
+def normalized(
+    images: Tensor, mean: Sequence[float], std: Sequence[float], *, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Bytes ``(b, c, h, w)`` as floats, between 0 and 1 and then less the mean over the standard deviation.
 
     Example:
         >>> normalized(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8), (0.5,) * 3, (0.5,) * 3).flatten()
         tensor([1., 1., 1.])
     """
-    center, scale = (_bytes(tuple(numbers), images.device) for numbers in (mean, std))
-    return images.float().sub_(center).div_(scale)
+    center, scale = (_bytes(tuple(numbers), images.device, dtype) for numbers in (mean, std))
+    return images.to(dtype).sub_(center).div_(scale)
 
 
 @functools.lru_cache(maxsize=32)
-def _bytes(numbers: tuple[float, ...], device: torch.device) -> float | Tensor:
+def _bytes(numbers: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> float | Tensor:
     """One number, or ``(c, 1, 1)``, in 0..255; kept, for a copy from the host waits for the device."""
     if len(set(numbers)) == 1:
         return 255 * numbers[0]
     with torch.inference_mode(False):
         values = 255 * torch.tensor(numbers, dtype=torch.float64)
-        return values.float().view(-1, 1, 1).to(device)
+        return values.to(dtype).view(-1, 1, 1).to(device)

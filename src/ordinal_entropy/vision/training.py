@@ -65,10 +65,11 @@ _STATES = {  # of a parameter
     "adamw": ("step", "exp_avg", "exp_avg_sq"),
     "sgd": (),  # a momentum, or none
 }
-_PRECISIONS: dict[str, tuple[Literal["32-true", "bf16-mixed", "16-mixed"], torch.dtype]] = {
+_PRECISIONS: dict[str, tuple[Literal["32-true", "bf16-mixed", "16-mixed", "64-true"], torch.dtype]] = {
     "float32": ("32-true", torch.float32),
     "bf16": ("bf16-mixed", torch.bfloat16),
     "fp16": ("16-mixed", torch.float16),
+    "float64": ("64-true", torch.float64),
 }
 # Harmless here: each says what is chosen on purpose.
 _CHATTER = (
@@ -94,7 +95,7 @@ class Settings:
     schedule: Literal["milestones", "poly", "one-cycle"] = "milestones"  # of the learning rate, see `schedules.rate`
     milestones: tuple[int, ...] = ()  # epochs after which the learning rate is a tenth
     clip: float = 0.0  # the norm of the gradient, at most; 0: any
-    precision: Literal["float32", "bf16", "fp16"] = "float32"  # of a GPU; a CPU has float32
+    precision: Literal["float32", "bf16", "fp16", "float64"] = "float32"  # bf16 and fp16: float32 on a CPU
     channels_last: bool = True
     compile: bool = False
     graph: bool = False  # steps as a CUDA graph, where one can be made; see `Training.graphed`
@@ -174,7 +175,7 @@ class Training(lightning.LightningModule):
         super().__init__()
         assert isinstance(network, nn.Module)
         self.network: Any = network
-        _lay_out(network, settings)
+        lay_out(network, settings)
         self.method = method
         self.task_loss = loss
         self.metrics = nn.ModuleList([(train_metric or metric).clone(), metric.clone(), metric.clone()])  # as in PARTS
@@ -282,7 +283,9 @@ class Training(lightning.LightningModule):
         seen = split.seen(picked, draws)
         outputs, features = self(seen.images)
         with torch.autocast(outputs.device.type, enabled=False):
-            outputs = outputs.float()
+            outputs = _at_least_single(outputs)
+            if outputs.dtype == torch.float64:  # so that nothing of the method is computed in less
+                seen = seen._replace(targets=seen.targets.double())
             task_loss = None if self.method.replaces_task_loss else self.task_loss(outputs, seen)
             loss: Tensor = self.method(features, seen.targets, seen.mask, predictions=outputs, task_loss=task_loss)
             if task_loss is not None:
@@ -384,7 +387,8 @@ class Training(lightning.LightningModule):
         epoch = self.epoch
         torch.manual_seed(mixed(self.seed, epoch, self.global_rank))  # dropout
         generator = torch.Generator().manual_seed(mixed(self.seed, epoch, 0, 1))
-        self._draws = self.data.train.draws(generator).to(self.device)
+        draws = self.data.train.draws(generator)
+        self._draws = draws.to(self.device, _dtype(self.settings) if draws.is_floating_point() else None)
         for metric, unscored in zip(self._each_metric(), self._unscored, strict=True):
             metric.reset()
             unscored.clear()
@@ -448,7 +452,7 @@ class Training(lightning.LightningModule):
             seen = split.seen(picked, None)
             with self.trainer.precision_plugin.forward_context():
                 outputs, features = self(seen.images)
-            predictions = self.method.decode(outputs.float())
+            predictions = self.method.decode(_at_least_single(outputs))
             if features.dim() == 4:
                 place, row = self._image
                 if part == "test" and place in picked.numbers:
@@ -551,7 +555,7 @@ def fit(
             devices=settings.devices if where.index is None else [where.index],
             num_nodes=settings.nodes,
             strategy=settings.strategy,
-            precision=_PRECISIONS[settings.precision if where.type == "cuda" else "float32"][0],
+            precision=_PRECISIONS[_precision_on(where, settings)][0],
             accumulate_grad_batches=settings.accumulate,
             gradient_clip_val=settings.clip or None,
             callbacks=[_Checkpoints(folder, monitor, lower_is_better, settings.checkpoint_seconds)],
@@ -589,9 +593,9 @@ def predicted(
     """Predictions of a network for the images of a split, batch by batch, on one device."""
     assert isinstance(network, nn.Module)
     where = torch.device(device)
-    dtype = _PRECISIONS[settings.precision][1]
-    mixed_precision = where.type == "cuda" and dtype != torch.float32
-    _lay_out(network.to(where).eval(), settings)
+    dtype = _PRECISIONS[_precision_on(where, settings)][1]
+    mixed_precision = dtype in (torch.bfloat16, torch.float16)
+    lay_out(network.to(where).eval(), settings)
 
     def outputs(images: Tensor) -> Tensor:
         with torch.autocast(where.type, dtype=dtype if mixed_precision else None, enabled=mixed_precision):
@@ -767,15 +771,20 @@ def _picked(batch: Any) -> Picked:
 def _shown(images: Tensor, network: Network, settings: Settings) -> Tensor:
     """Images from 0 to 255 as a network wants them."""
     layout = torch.channels_last if settings.channels_last else torch.contiguous_format
-    return normalized(images.contiguous(memory_format=layout), network.mean, network.std)
+    return normalized(images.contiguous(memory_format=layout), network.mean, network.std, dtype=_dtype(settings))
 
 
 def _predicted(outputs: Callable[[Tensor], Tensor], method: Method, images: Tensor, settings: Settings) -> Tensor:
     """Predictions for images; those of the mirror images too, if so set."""
-    found = method.decode(outputs(images).float())
+    found = method.decode(_at_least_single(outputs(images)))
     if settings.flip and found.dim() == 4:
-        found = (found + method.decode(outputs(images.flip(-1)).float()).flip(-1)) / 2
+        found = (found + method.decode(_at_least_single(outputs(images.flip(-1)))).flip(-1)) / 2
     return found
+
+
+def _at_least_single(outputs: Tensor) -> Tensor:
+    """The same in float32 where they are in half precision."""
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 
 def _least_rows(network: nn.Module) -> int:
@@ -788,8 +797,20 @@ def _numbers(scores: Mapping[str, Tensor]) -> Scores:
     return dict(zip(scores, torch.stack([value.double() for value in scores.values()]).tolist(), strict=True))
 
 
-def _lay_out(network: nn.Module, settings: Settings) -> None:
-    """Weights as the images are in memory."""
+def _dtype(settings: Settings) -> torch.dtype:
+    """Of weights and images: half precisions are mixed."""
+    return torch.float64 if settings.precision == "float64" else torch.float32
+
+
+def _precision_on(device: torch.device, settings: Settings) -> str:
+    """A CPU has no mixed precision here."""
+    return settings.precision if device.type == "cuda" or settings.precision == "float64" else "float32"
+
+
+def lay_out(network: nn.Module, settings: Settings) -> None:
+    """Brings the weights into the precision and the memory layout of the images."""
+    if settings.precision == "float64":
+        network.double()
     if settings.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 

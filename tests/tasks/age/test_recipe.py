@@ -16,6 +16,7 @@ from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
 from ordinal_entropy.tasks.on_images import method_of
 from ordinal_entropy.vision.features import SCORES, kept_scores
+from ordinal_entropy.vision.training import read_checkpoint
 
 TINY = Age(
     backbone="test_resnet",
@@ -87,6 +88,21 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
     generated.make(tmp_path / "other", seed=1, count=100)
     other = call("evaluate", "mine", "--device=cpu", f"--set=data={tmp_path / 'other'}").stdout
     assert "epoch 2 of 2" in other and other != evaluated
+
+
+def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path):
+    """The scores of training are those of the weights that were written, to the last digits of float64."""
+    recipe = tiny(drawn, "precision=float64")
+    plan = Plan("oe-balanced", 0, recipe)
+    (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path / "runs")
+    (single,) = AGE.train([plan._replace(recipe=tiny(drawn))], device="cpu", folder=tmp_path / "single")
+    folder = tmp_path / "runs" / run_names([plan])[0]
+    weights = read_checkpoint(folder / "last.ckpt").weights
+    assert {value.dtype for value in weights.values()} == {torch.float64, torch.int64}  # BatchNorm counts
+    assert any(not torch.equal(value, value.float().double()) for value in weights.values())
+    assert outcome.test == pytest.approx(single.test, rel=1e-2) and outcome.test != single.test
+    found = AGE.evaluate(plan, device="cpu", folder=folder)
+    assert [found["test"], found["validation"]] == pytest.approx([outcome.last, outcome.validation[-1]], rel=1e-13)
 
 
 @pytest.mark.usefixtures("without_page")

@@ -14,7 +14,7 @@ from PIL import Image
 from commands import call
 from ordinal_entropy import capture, methods, runs, tasks
 from ordinal_entropy.recipes import override
-from ordinal_entropy.tasks import Plan
+from ordinal_entropy.tasks import Plan, run_names
 from ordinal_entropy.tasks.crowd import data, density, generated
 from ordinal_entropy.tasks.crowd.recipe import CROWD, PRESETS, Crowd, crowds, prepare, split_for
 from ordinal_entropy.vision import csrnet
@@ -126,6 +126,21 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
     generated.make(tmp_path / "other", seed=1, count=12)
     other = call("evaluate", "mine", "--device=cpu", f"--set=data={tmp_path / 'other'}").stdout
     assert "epoch 2 of 2" in other and other != evaluated
+
+
+def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path):
+    """The scores of training are those of the weights that were written, to the last digits of float64."""
+    recipe = tiny(drawn, "precision=float64")
+    plan = Plan("oe-balanced", 0, recipe)
+    (outcome,) = CROWD.train([plan], device="cpu", folder=tmp_path / "runs")
+    (single,) = CROWD.train([plan._replace(recipe=tiny(drawn))], device="cpu", folder=tmp_path / "single")
+    folder = tmp_path / "runs" / run_names([plan])[0]
+    weights = read_checkpoint(folder / "last.ckpt").weights
+    assert {value.dtype for value in weights.values()} == {torch.float64, torch.int64}  # BatchNorm counts
+    assert any(not torch.equal(value, value.float().double()) for value in weights.values())
+    assert outcome.test == pytest.approx(single.test, rel=1e-2) and outcome.test != single.test
+    found = CROWD.evaluate(plan, device="cpu", folder=folder)
+    assert [found["test"], found["validation"]] == pytest.approx([outcome.last, outcome.validation[-1]], rel=1e-13)
 
 
 @pytest.mark.usefixtures("without_page")

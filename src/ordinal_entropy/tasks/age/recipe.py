@@ -59,7 +59,7 @@ class Age:
     milestones: tuple[int, ...] = (60, 80)  # epochs after which the learning rate is a tenth
     loss: Literal["l1", "mse", "huber"] = "l1"  # huber: squared up to an error of one year
     reweight: Literal["none", "inverse", "sqrt-inverse"] = "none"  # by how rare an age is in training
-    precision: Literal["float32", "bf16", "fp16"] = "float32"  # on a GPU, mixed; a CPU has float32
+    precision: Literal["float32", "bf16", "fp16", "float64"] = "float32"  # bf16, fp16: mixed, on a GPU only
     channels_last: bool = True  # in memory: faster on most devices
     compile: bool = False  # by torch.compile
     graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there

@@ -83,7 +83,7 @@ class Crowd:
     schedule: Literal["milestones", "poly", "one-cycle"] = "milestones"  # of the learning rate
     milestones: tuple[int, ...] = ()  # epochs after which the learning rate is a tenth
     clip: float = 0.0  # the norm of the gradient, at most; 0: any
-    precision: Literal["float32", "bf16", "fp16"] = "float32"  # on a GPU, mixed; a CPU has float32
+    precision: Literal["float32", "bf16", "fp16", "float64"] = "float32"  # bf16, fp16: mixed, on a GPU only
     channels_last: bool = True  # in memory: faster on most devices
     compile: bool = False  # by torch.compile
     graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there

@@ -128,7 +128,7 @@ class Crowds(Split):
     def draws(self, generator: torch.Generator) -> Tensor:
         """``(rows, 3)``: the first cell of a crop, down and to the right, and 1 for those that are mirrored."""
         count = len(self)
-        chance = torch.rand(count, 2, generator=generator)
+        chance = torch.rand(count, 2, generator=generator, dtype=torch.float32)
         mirrored = torch.randint(0, 2, (count, 1), generator=generator)
         sizes = torch.tensor(self.cells.sizes).repeat(self.repeats, 1)
         free = (sizes - self.crop // CELL).clamp(min=0) if self.crop else torch.zeros_like(sizes)

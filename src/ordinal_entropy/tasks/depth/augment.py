@@ -34,9 +34,10 @@ def random_draws(count: int, generator: torch.Generator | None = None, *, angle:
         >>> draws.shape, bool((draws[:, 4] == 1).float().mean() > 0.45)
         (torch.Size([1000, 9]), True)
     """
-    uniform = torch.rand(count, 10, generator=generator)
-    lows = torch.tensor([-math.radians(angle), 0, 0, 0, *(low for low, _ in _ranges())])
-    highs = torch.tensor([math.radians(angle), 1, 1, 1, *(high for _, high in _ranges())])
+    single = torch.float32  # in every precision of a run the same draws
+    uniform = torch.rand(count, 10, generator=generator, dtype=single)
+    lows = torch.tensor([-math.radians(angle), 0, 0, 0, *(low for low, _ in _ranges())], dtype=single)
+    highs = torch.tensor([math.radians(angle), 1, 1, 1, *(high for _, high in _ranges())], dtype=single)
     draws = lows + uniform[:, :9] * (highs - lows)
     draws[:, 3] = (uniform[:, 3] < 0.5).float()
     draws[:, 4:] = torch.where(uniform[:, 9:] < 0.5, draws[:, 4:], 1)
@@ -60,13 +61,13 @@ def augmented(
     Args:
         images: ``(b, 3, h, w)``, bytes or floats from 0 to 255.
         depths: metres, ``(b, 1, h, w)`` or ``(b, h, w)``.
-        draws: ``(b, 9)`` of :func:`random_draws`, on the device of the images.
+        draws: ``(b, 9)`` of :func:`random_draws`, on the device of the images; its precision is that of the results.
         frame: "crop" cuts out the frame, as BTS and AdaBins do; "mask" keeps the whole image and leaves out the depths
             outside of the frame, as NeW-CRFs do; "none": everything is kept.
         size: rows and columns of the crop in images of 480 x 640, scaled to these; None: no crop.
 
     Returns:
-        Images float32 ``(b, 3, h', w')`` from 0 to 255, and depths float32 ``(b, 1, h', w')``.
+        Images ``(b, 3, h', w')`` from 0 to 255, and depths ``(b, 1, h', w')``.
 
     Example:
         >>> images, depths = torch.zeros(2, 3, 240, 320, dtype=torch.uint8), torch.ones(2, 240, 320)
@@ -76,7 +77,7 @@ def augmented(
     """
     if frame not in ("crop", "mask", "none"):
         raise ValueError(f"expected frame to be one of 'crop', 'mask', 'none', got {frame!r}")
-    maps = planes(depths, "depths")[:, None].float()  # (b, 1, h, w)
+    maps = planes(depths, "depths")[:, None].to(draws.dtype)  # (b, 1, h, w)
     if images.dim() != 4 or images.shape[1] != 3 or maps.shape != (len(images), 1, *images.shape[2:]):
         raise ValueError(
             f"expected images (b, 3, h, w) and depths of their size, got {tuple(images.shape)}, {tuple(depths.shape)}"
@@ -97,7 +98,7 @@ def augmented(
             f"size {size} of 480 x 640 in images of {h} x {w}"
         )
     grid = _sources(draws, there, wanted)
-    images = F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    images = F.grid_sample(images.to(draws.dtype), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
     maps = F.grid_sample(maps, grid, mode="nearest", padding_mode="zeros", align_corners=False)
     return recoloured(images, draws[:, 4:]), maps
 

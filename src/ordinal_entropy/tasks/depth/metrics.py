@@ -134,7 +134,9 @@ class DepthScores(Metric):
 
 
 class QuickRms(Metric):
-    """The "rms" of :class:`DepthScores` in float32, of whole maps, not clamped: what a training step can afford.
+    """The "rms" of :class:`DepthScores` of whole maps, not clamped, and in float32: what a training step can afford.
+
+    Predictions in float64 are scored in float64.
 
     Args:
         align_corners: how smaller predictions are enlarged.
@@ -161,7 +163,8 @@ class QuickRms(Metric):
 
     def update(self, predictions: Tensor, targets: Tensor) -> None:
         """Adds a batch: ``(b, h, w)`` or ``(b, 1, h, w)`` both."""
-        predicted, true = planes(predictions.detach(), "predictions").float(), planes(targets, "targets")
+        predicted, true = planes(predictions.detach(), "predictions"), planes(targets, "targets")
+        predicted = predicted.to(torch.promote_types(predicted.dtype, torch.float32))
         predicted = resized(predicted, (true.shape[1], true.shape[2]), align_corners=self.align_corners)
         counts = valid(true)
         number = counts.sum((1, 2))  # (b,)

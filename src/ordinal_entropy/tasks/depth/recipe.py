@@ -70,7 +70,7 @@ class Depth:
     loss: Literal["mse", "silog"] = "mse"  # mean squared error, or the scale-invariant one of logarithms
     silog_form: Literal["adabins", "newcrfs"] = "newcrfs"  # silog: adabins from 1 mm on, newcrfs from 0.1 m on
     flip: bool = False  # predict test images as the mean of theirs and of their mirror image's
-    precision: Literal["float32", "bf16", "fp16"] = "float32"  # on a GPU, mixed; a CPU has float32
+    precision: Literal["float32", "bf16", "fp16", "float64"] = "float32"  # bf16, fp16: mixed, on a GPU only
     channels_last: bool = True  # in memory: faster on most devices
     compile: bool = False  # by torch.compile
     graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there
