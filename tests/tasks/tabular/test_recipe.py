@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from commands import call
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import Plan
-from ordinal_entropy.tasks.tabular import generated, train
-from ordinal_entropy.tasks.tabular.recipe import PRESETS, Tabular, check, table, train_stacked
+from ordinal_entropy.tasks.tabular import checkpoint, generated, train
+from ordinal_entropy.tasks.tabular.recipe import PRESETS, Tabular, check, evaluate, table, train_stacked
 from ordinal_entropy.tasks.tabular.stack import Stack
 
 SMALL = ["epochs=3", "hidden=8", "pieces=4", "embedding_size=2", "batch_size=32", "bins=10", "feature_rows=60"]
@@ -66,6 +67,20 @@ def test_train_evaluate_and_read_back():
     assert f"{result['best_validation']:.4g}" in evaluated.split("best on validation")[1]
     assert call("evaluate", "mine/oe-seed0", "--device=cpu").stdout == evaluated
     assert "holds this run already" in call("train", "tabular", "--method=oe", *options(), "--out=mine").stderr
+
+
+def test_double_precision_from_the_first_step_to_the_checkpoint(tmp_path):
+    """The scores of training are those of the parameters that were written, to the last digits of float64."""
+    plan = Plan("oe-balanced", 0, tiny("dtype=float64"))
+    (outcome,) = train_stacked([plan], device="cpu", folder=tmp_path / "runs")
+    (single,) = train_stacked([plan._replace(recipe=tiny())], device="cpu", folder=tmp_path / "single")
+    kept = checkpoint.load(tmp_path / "runs" / "oe-balanced-seed0").state
+    tensors = [*kept.parameters.values(), *kept.mean.values(), *kept.square.values(), *kept.best.values(), kept.balance]
+    assert {tensor.dtype for tensor in tensors} == {torch.float64}
+    assert any(not torch.equal(tensor, tensor.float().double()) for tensor in kept.parameters.values())
+    assert outcome.test == pytest.approx(single.test, rel=1e-4) and outcome.test != single.test
+    found = evaluate(plan, device="cpu", folder=tmp_path / "runs")
+    assert [found["test"], found["validation"]] == pytest.approx([outcome.last, outcome.validation[-1]], rel=1e-13)
 
 
 def test_another_table_is_scored_by_what_training_said():

@@ -39,10 +39,12 @@ def views(seeds=(0, 1, 2)):
     return found
 
 
-def job(method, seed, view, *, embedding="none", **options):
+def job(method, seed, view, *, embedding="none", dtype=torch.float32, **options):
     known = methods.options(method)
     own = {name: value for name, value in {**OPTIONS, "bins": 7, **options}.items() if name in known}
-    shape = Shape(view.numbers, view.train.inputs.shape[1], 7 if "low" in known else 1, 8, embedding=embedding)
+    shape = Shape(
+        view.numbers, view.train.inputs.shape[1], 7 if "low" in known else 1, 8, embedding=embedding, dtype=dtype
+    )
     return Job(seed, view, replace(shape, embedding_size=4, waves=3, pieces=4), method, own)
 
 
@@ -59,15 +61,15 @@ def alone(job):
     pieces = None
     if job.shape.embedding == "piecewise":
         pieces = model.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
-        pieces = model.Pieces(*(part[None] for part in pieces))
-    y = torch.from_numpy(job.seen.standardized()).float()[:, None]
+        pieces = model.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
+    y = torch.from_numpy(job.seen.standardized()).to(job.shape.dtype)[:, None]
     known = methods.options(job.method)
     ranges = {"low": float(y.min()), "high": float(y.max())} if "low" in known else {}
-    method = methods.create(job.method, **job.options, **ranges)
+    method = methods.create(job.method, **job.options, **ranges).to(job.shape.dtype)
 
     def outputs(inputs):
         own = {name: tensor[None] for name, tensor in zip(names, parameters, strict=True)}
-        features = model.forward(own, torch.from_numpy(inputs)[None], job.shape, pieces)[0][0]
+        features = model.forward(own, torch.from_numpy(inputs)[None].to(job.shape.dtype), job.shape, pieces)[0][0]
         return features, features @ own["head.weight"][0] + own["head.bias"][0]
 
     n = len(y)
@@ -93,14 +95,15 @@ def alone(job):
 EVERY = ["baseline", *FIXED]
 
 
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
 @pytest.mark.parametrize("embedding", model.EMBEDDINGS)
-def test_a_stack_is_a_loop_of_plain_pytorch(embedding):
+def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     seen_by = views((0, 1))
-    jobs = [job(method, seed, seen_by[seed], embedding=embedding) for method in EVERY for seed in (0, 1)]
+    jobs = [job(method, seed, seen_by[seed], embedding=embedding, dtype=dtype) for method in EVERY for seed in (0, 1)]
     stack, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         expected = alone(own)
-        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(expected, rel=2e-3), own.method
+        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(expected, rel=rel), own.method
     weights = stack.parameters["0.weight"].detach()
     apart = (weights[2:] - weights[:2].repeat(len(EVERY) - 1, 1, 1)).abs().amax((1, 2))  # from the baseline's
     assert apart.min() > 0.01

@@ -35,6 +35,7 @@ class Shape:
     waves: int = 24  # periodic: frequencies of one number
     wave_scale: float = 0.1  # and their standard deviation at first
     pieces: int = 24  # piecewise: of the range of one number, at most
+    dtype: torch.dtype = torch.float32  # of all parameters
 
     @property
     def encoded(self) -> int:
@@ -81,7 +82,8 @@ def pieces_of(numbers: NDArray[Any], count: int) -> Pieces:
 def initial(shape: Shape, seed: int) -> Parameters:
     """First parameters of one run, by its seed: uniform in +-1 / sqrt(fan_in) as PyTorch's, frequencies normal.
 
-    Drawn layer by layer, the head last: runs that differ in their outputs only have the same hidden layers.
+    Drawn layer by layer, the head last: runs that differ in their outputs only have the same hidden layers. Drawn in
+    float32, so that runs of either precision begin alike.
 
     Example:
         >>> {name: tuple(tensor.shape) for name, tensor in initial(Shape(2, 3, hidden=4, layers=1), seed=0).items()}
@@ -90,13 +92,14 @@ def initial(shape: Shape, seed: int) -> Parameters:
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(*size: int, fan_in: int) -> Tensor:
-        return torch.empty(size).uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator)
+        return torch.empty(size).uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator).to(shape.dtype)
 
     found: Parameters = {}
     p, e = shape.numbers, shape.embedding_size
     if shape.encoded:
         if shape.embedding == "periodic":
-            found["frequencies"] = torch.empty(p, shape.waves).normal_(0, shape.wave_scale, generator=generator)
+            waves = torch.empty(p, shape.waves).normal_(0, shape.wave_scale, generator=generator)
+            found["frequencies"] = waves.to(shape.dtype)
         found["embedding.weight"] = uniform(p, shape.encoded, e, fan_in=shape.encoded)
         found["embedding.bias"] = uniform(p, 1, e, fan_in=shape.encoded)
     fan_in = shape.first

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import (
@@ -71,6 +72,7 @@ class Tabular:
     batch_size: int = 64  # rows of a step, at most: all steps of an epoch are of one size
     learning_rate: float = 2e-3  # constant
     weight_decay: float = 0.01  # PyTorch's default for AdamW
+    dtype: Literal["float32", "float64"] = "float32"  # of the network; the columns that it sees are in float32
 
     # The method.
     strength: float = 0.1  # of what is added to the task loss
@@ -262,6 +264,7 @@ def _job(plan: Plan, seen: Seen) -> Job:
         waves=recipe.waves,
         wave_scale=recipe.wave_scale,
         pieces=recipe.pieces,
+        dtype=getattr(torch, recipe.dtype),
     )
     return Job(plan.seed, seen, shape, plan.method, {name: value for name, value in options.items() if name in known})
 

@@ -124,13 +124,11 @@ class Stack:
         views = [job.seen for job in by_seed.values()]
         self.counts = [len(view.train.targets) for view in views]
         self.steps, self.rows = jobs[0].steps_and_rows(settings)
-        self.parts = {
-            name: _scored([getattr(view, name) for view in views], self.shape.inputs, device) for name in PARTS
-        }
+        self.parts = {name: _scored([getattr(view, name) for view in views], self.shape, device) for name in PARTS}
         self.center = torch.tensor([job.seen.center for job in jobs], dtype=torch.float64, device=device)[:, None]
         self.scale = torch.tensor([job.seen.scale for job in jobs], dtype=torch.float64, device=device)[:, None]
         own = (self.parts["train"].targets[self.which] - self.center) / self.scale  # (r, n)
-        self.targets = own.float()[..., None]
+        self.targets = own.to(self.shape.dtype)[..., None]
         self.pieces = _pieces(jobs, device)
 
         given = states or [begun(job) for job in jobs]
@@ -286,13 +284,14 @@ def begun(job: Job) -> State:
     """Of a run before its first epoch."""
     first = model.initial(job.shape, job.seed)
     mean, square = ({name: torch.zeros_like(tensor) for name, tensor in first.items()} for _ in range(2))
-    return State(0, first, mean, square, dict(first), math.inf, torch.zeros(1 + TERMS + 1))
+    sums = torch.zeros(1 + TERMS + 1, dtype=job.shape.dtype)
+    return State(0, first, mean, square, dict(first), math.inf, sums)
 
 
-def _scored(parts: Sequence[Part], width: int, device: str) -> Scored:
+def _scored(parts: Sequence[Part], shape: Shape, device: str) -> Scored:
     """Rows of each seed, with zeros up to the most rows and inputs that any has."""
     most = max(len(part.targets) for part in parts)
-    inputs = torch.zeros(len(parts), most, width)
+    inputs = torch.zeros(len(parts), most, shape.inputs, dtype=shape.dtype)
     targets = torch.zeros(len(parts), most, dtype=torch.float64)
     mask = torch.zeros(len(parts), most, dtype=torch.bool)
     for place, part in enumerate(parts):
@@ -310,4 +309,5 @@ def _pieces(jobs: Sequence[Job], device: str) -> Pieces | None:
         return None
     by_seed = {id(job.seen): job.seen for job in jobs}
     found = {key: model.pieces_of(view.train.inputs[:, : view.numbers], shape.pieces) for key, view in by_seed.items()}
-    return Pieces(*(torch.stack(each).to(device) for each in zip(*(found[id(job.seen)] for job in jobs), strict=True)))
+    every = zip(*(found[id(job.seen)] for job in jobs), strict=True)
+    return Pieces(*(torch.stack(each).to(device, shape.dtype) for each in every))
