@@ -10,6 +10,7 @@ A gradient that is rounding and nothing else, as that of the cosine distance bet
 size to be compared with: a term that has none larger is given no strength.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -147,6 +148,29 @@ class Balance(nn.Module):
             graph_edges.leave_to_python()
             self._observe(features, task_loss, terms, rounding)
         return self.strengths
+
+    def weighted(
+        self,
+        features: Tensor,
+        task_loss: Tensor | None,
+        terms: Sequence[Tensor],
+        weights: Sequence[float],
+        rounding: Tensor | float = 0.0,
+    ) -> Tensor:
+        """The sum of the terms, each at its weight times its strength; without a task loss, the last strengths.
+
+        Args:
+            features: as in :meth:`forward`.
+            task_loss: likewise, or None.
+            terms: scalars.
+            weights: one a term: its part of the fraction.
+            rounding: as in :meth:`forward`.
+        """
+        found = self.strengths if task_loss is None else self(features, task_loss, *terms, rounding=rounding)
+        total = weights[0] * found[0] * terms[0]
+        for weight, strength, term in zip(weights[1:], found[1:], terms[1:], strict=True):
+            total = total + weight * strength * term
+        return total
 
     def _observe(
         self, features: Tensor, task_loss: Tensor, terms: tuple[Tensor, ...], rounding: Tensor | float

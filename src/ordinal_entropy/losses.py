@@ -176,15 +176,40 @@ class OrdinalEntropy(nn.Module):
                 mixed precision. Fixed strengths do not look at it.
             sample_weight: one a row; counts like repetition.
         """
+        if self.balance is None:
+            return self.fixed(features, targets, mask, sample_weight)
+        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
+            raise ValueError(
+                f"expected task_loss with balance={self.balance.fraction:g}, a strength that sets itself, got none: "
+                "call it as regularizer(features, targets, task_loss=loss)"
+            )
+        terms = self.separate(features, targets, mask, sample_weight)
+        weights = self.diversity_weight, self.tightness_weight
+        rounding = self.rounding(features[None], targets[None])[:, 0]
+        return self.balance.weighted(features, task_loss, terms, weights, rounding)
+
+    def fixed(
+        self, features: Tensor, targets: Tensor, mask: Tensor | None = None, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        """The loss at the weights, whether there is a balance or not; arguments as in :meth:`forward`."""
         memory = self.memory if self.training else None
         data = features, targets, mask, sample_weight
-        if self.balance is None:
-            loss = self._loss(*data, self.diversity_weight, self.tightness_weight, memory=memory)
-        else:
-            loss = self._balanced(self.balance, data, task_loss, memory)
+        loss = self._loss(*data, self.diversity_weight, self.tightness_weight, memory=memory)
         if memory is not None:
             memory.keep()
         return loss
+
+    def separate(
+        self, features: Tensor, targets: Tensor, mask: Tensor | None = None, sample_weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Minus the diversity, and the tightness, as a balance needs them; one whose weight is 0 is not computed."""
+        memory = self.memory if self.training else None
+        data = features, targets, mask, sample_weight
+        push, pull = (float(weight != 0) for weight in (self.diversity_weight, self.tightness_weight))
+        terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
+        if memory is not None:
+            memory.keep()
+        return terms
 
     def terms(
         self,
@@ -229,29 +254,6 @@ class OrdinalEntropy(nn.Module):
                 numbers = targets.flatten(1).float()
                 unit = (numbers.amax(1) - numbers.amin(1)) ** POWERS[self.weighting]
         return torch.stack([rounding(features, unit), rounding(features)])
-
-    def _balanced(
-        self,
-        balance: Balance,
-        data: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
-        task_loss: Tensor | None,
-        memory: Memory | None,
-    ) -> Tensor:
-        """Both terms at the strengths that the balance finds."""
-        features, targets = data[:2]
-        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
-            raise ValueError(
-                f"expected task_loss with balance={balance.fraction:g}, a strength that sets itself, got none: call it "
-                "as regularizer(features, targets, task_loss=loss)"
-            )
-        weights = self.diversity_weight, self.tightness_weight
-        push, pull = (float(weight != 0) for weight in weights)  # a term of weight 0 is not computed
-        terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
-        if task_loss is None:
-            found = balance.strengths
-        else:
-            found = balance(features, task_loss, *terms, rounding=self.rounding(features[None], targets[None])[:, 0])
-        return weights[0] * found[0] * terms[0] + weights[1] * found[1] * terms[1]
 
     def _balance(self, given: float | Balance | None) -> Balance | None:
         if given is None or isinstance(given, Balance):

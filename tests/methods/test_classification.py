@@ -118,11 +118,11 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match="decode to be one of"):
         methods.create("classification", bins=2, low=0.0, high=1.0, decode="right")
     method = methods.create("classification", bins=2, low=0.0, high=1.0)
-    with pytest.raises(ValueError, match="predictions with 2 logits a row, got None"):
+    with pytest.raises(ValueError, match="predictions with 2 numbers a row, got None"):
         method(torch.zeros(3, 1), torch.zeros(3))
-    with pytest.raises(ValueError, match=r"2 logits a row, got \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"2 (logits|numbers) a row, got \(3, 4\)"):
         method(torch.zeros(3, 1), torch.zeros(3), None, torch.zeros(3, 4))
-    with pytest.raises(ValueError, match=r"2 logits a row, got \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"2 (logits|numbers) a row, got \(3, 4\)"):
         method.decode(torch.zeros(3, 4))
     with pytest.raises(ValueError, match=r"got \(2,\)"):
         method.decode(torch.zeros(2))

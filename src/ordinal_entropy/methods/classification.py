@@ -1,10 +1,13 @@
 """Regression as classification: cross-entropy on uniform bins of the target, in place of the task loss."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ordinal_entropy.layouts import rows
+from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.rows import output_rows
 
 _POSITIONS = {"center": 0.5, "left": 0.0}  # where in its bin a prediction lies
 
@@ -45,7 +48,7 @@ def bin_value(index: Tensor, low: float | Tensor, high: float | Tensor, bins: in
     return low + (index + _POSITIONS[position]) * ((high - low) / bins)
 
 
-class Classification(nn.Module):
+class Classification(Method):
     """Cross-entropy of the model's outputs, one logit a bin, at the bin of each target; the mean over the rows.
 
     It stands in for the task loss. Targets are single numbers.
@@ -58,71 +61,70 @@ class Classification(nn.Module):
         decode: a prediction is the "center" of the likeliest bin, or its "left" edge as in the authors' code.
 
     Example:
+        >>> from ordinal_entropy.methods import Batch
         >>> method = Classification(4, low=0.0, high=4.0)
         >>> logits = torch.tensor([[0.0, 3.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]])
-        >>> method(torch.eye(2), torch.tensor([1.2, 3.9]), predictions=logits)
+        >>> method.task_loss(Step(Batch(None, torch.tensor([1.2, 3.9])), torch.eye(2), logits, None))
         tensor(0.1392)
         >>> method.decode(logits)
         tensor([[1.5000],
                 [3.5000]])
     """
 
-    replaces_task_loss = True
+    kind = "head"
     low: float | Tensor
     high: float | Tensor
 
-    def __init__(self, bins: int, low: float | Tensor, high: float | Tensor, decode: str = "center") -> None:
+    def __init__(
+        self,
+        bins: int = 100,
+        low: float | Tensor | None = None,
+        high: float | Tensor | None = None,
+        decode: str = "center",
+    ) -> None:
         super().__init__()
         if not (isinstance(bins, int) and bins >= 2):
             raise ValueError(f"expected bins to be a whole number of at least 2, got {bins!r}")
         if decode not in _POSITIONS:
             raise ValueError(f"expected decode to be one of {tuple(_POSITIONS)}, got {decode!r}")
+        self.bins = bins
+        self.position = decode
+        self._given = low is not None and high is not None
+        if (low is None) != (high is None):
+            raise ValueError(f"expected both of low and high, or neither, got low={low!r}, high={high!r}")
+        if low is None or high is None:
+            for name in ("low", "high"):
+                self.register_buffer(name, torch.full((), torch.nan, dtype=torch.float64))
+            return
         edges = [torch.as_tensor(edge, dtype=torch.float64) for edge in (low, high)]
         if max(edge.dim() for edge in edges) > 1:
             raise ValueError(f"expected low and high as numbers or (b,), got {[tuple(edge.shape) for edge in edges]}")
         if not bool(((edges[0] < edges[1]) & torch.isfinite(edges[1] - edges[0])).all()):
             raise ValueError(f"expected finite low < high, got low={low!r}, high={high!r}")
-        self.bins = bins
-        self.position = decode
         for name, edge in (("low", low), ("high", high)):
             if isinstance(edge, Tensor):  # moves with the module, but is no state
                 self.register_buffer(name, edge, persistent=False)
             else:
                 setattr(self, name, float(edge))
 
-    def forward(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        mask: Tensor | None = None,
-        predictions: Tensor | None = None,
-        task_loss: Tensor | None = None,
-    ) -> Tensor:
-        """The loss, in place of the task loss.
+    def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
+        """Takes the range of the training targets, where none was given; a single value has a bin of its own."""
+        if self._given:
+            return
+        low, high = targets.min().double(), targets.max().double()
+        self.low.fill_(low)  # type: ignore[union-attr]
+        self.high.fill_(high if high > low else low + 1)  # type: ignore[union-attr]
 
-        Args:
-            features: not looked at.
-            targets: one number a row, in any layout of ``functional.ordinal_entropy``.
-            mask: boolean, in the shape of the targets.
-            predictions: the logits: ``(n, bins)``, ``(b, n, bins)`` or ``(b, bins, h, w)``.
-            task_loss: not looked at.
+    def task_loss(self, step: Step) -> Tensor:
+        """The mean cross-entropy of logits ``(n, bins)``, ``(b, n, bins)`` or ``(b, bins, h, w)``.
 
         Returns:
             Scalar, float32 for half precision. No rows: a zero that is still part of the graph.
         """
-        if predictions is None:
-            raise ValueError(f"expected predictions with {self.bins} logits a row, got None")
-        logits, y, amount, _ = rows(predictions, targets, mask, per="image")  # (g, n, bins), (g, n, t), (g, n)
-        if logits.shape[-1] != self.bins:
-            raise ValueError(f"expected predictions with {self.bins} logits a row, got {tuple(predictions.shape)}")
-        if y.shape[-1] != 1:
-            raise ValueError(f"expected targets of one number a row, got {tuple(targets.shape)}")
-        index = bin_index(y[..., 0], *self._range(y, 2), self.bins)  # (g, n)
-        losses = F.cross_entropy(logits.flatten(0, 1), index.flatten(), reduction="none")
-        if amount is None:
-            return losses.sum() / max(losses.numel(), 1)
-        count = amount.sum()
-        return (losses * amount.flatten()).sum() / torch.where(count > 0, count, 1)
+        found = output_rows(step, self.bins)  # outputs (g, n, bins), targets (g, n, 1)
+        index = bin_index(found.targets[..., 0], *self._range(found.targets, 2), self.bins)  # (g, n)
+        losses = F.cross_entropy(found.outputs.flatten(0, 1), index.flatten(), reduction="none")
+        return found.mean(losses.view(index.shape))
 
     def outputs(self, t: int) -> int:
         """How many numbers the model gives: one a bin, for targets of ``t=1``."""

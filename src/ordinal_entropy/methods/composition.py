@@ -1,0 +1,399 @@
+"""Several parts as one method, and the loss of a training step.
+
+The task loss is computed once, by the head or the prediction loss if there is one among the parts. Strengths of added
+terms are held here alone: fixed, or gradient-balanced against that task loss at the features before they are
+calibrated.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ordinal_entropy.balance import Balance
+from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, overrides, zero
+
+_ONE_OF = ("weights", "mixing", "smoothing")  # parts of these kinds do not join
+_NEEDS = {
+    **KINDS,
+    "views": "see several augmented views of each row",
+    "stages": "train the encoder first and the head after it",
+    "parameters": "have parameters of its own trained",
+}
+
+
+class Composition(Method):
+    """Parts joined into one method: at most one head or prediction loss, weighting, mixing and smoothing; any terms.
+
+    :func:`ordinal_entropy.methods.create` makes it of names.
+
+    Args:
+        parts: by name, in the order they were given.
+        strengths: of terms, by name; 1 where none is given.
+        balances: of terms whose strength is gradient-balanced, by name, in place of a strength.
+
+    Example:
+        >>> from ordinal_entropy.methods import create
+        >>> method = create("huber+ld", {"ld": {"strength": 0.5}})
+        >>> method.name, method.replaces_task_loss
+        ('huber+ld', True)
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Method],
+        strengths: Mapping[str, float] | None = None,
+        balances: Mapping[str, Balance] | None = None,
+    ) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            if type(part) is not Method and part.kind not in KINDS:
+                raise ValueError(f"expected kind of {name!r} to be one of {', '.join(KINDS)}, got {part.kind!r}")
+        self.parts = nn.ModuleDict(parts)
+        self.balances = nn.ModuleDict(balances or {})
+        self.strengths = {name: 1.0 for name, part in parts.items() if overrides(part, "term")} | dict(strengths or {})
+        self.notes: list[str] = []  # for a log, after `prepare`
+        self.steps = 0  # of this process, for messages
+        self._predicting = self._only("head", "loss")
+        self._weighting, self._mixing, self._smoothing = (self._only(kind) for kind in _ONE_OF)
+        self._terms = [name for name in parts if name in self.strengths or name in self.balances]
+        self._set_stages()
+
+    @property
+    def name(self) -> str:
+        """The names of the parts, joined by ``+``."""
+        return "+".join(self.parts)
+
+    @property
+    def replaces_task_loss(self) -> bool:
+        """Whether a part computes the task loss itself."""
+        return self._predicting is not None
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether anything is added to the task loss."""
+        return bool(self._terms)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether batches are mixed."""
+        return self._mixing is not None
+
+    @property
+    def smooths(self) -> bool:
+        """Whether features change on their way to the head."""
+        return self._smoothing is not None
+
+    @property
+    def own_head(self) -> bool:
+        """Whether the head is another than a linear layer of :meth:`outputs` numbers."""
+        return self._predicting is not None and overrides(self._part(self._predicting), "head")
+
+    def requirements(self) -> dict[str, str]:
+        """What a loop must be able to do, each with the first part that asks for it."""
+        found: dict[str, str] = {}
+        for name, part in self._each():
+            further = {
+                "views": part.views > 1,
+                "stages": len(part.stages) > 1,
+                "parameters": next(part.parameters(), None) is not None,
+            }
+            asked = [part.kind] if part.kind in KINDS else []
+            asked += [*part.needs, *(need for need, there in further.items() if there)]
+            for need in asked:
+                found.setdefault(need, name)
+        return found
+
+    def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
+        """All parts look at the training rows; those that group by target are told before if batches are mixed."""
+        self.notes = []
+        for name, part in self._each():
+            note = part.targets_are_mixed(targets) if self.mixes else None
+            if note:
+                self.notes.append(f"{name}: {note}")
+            part.prepare(targets, inputs, width)
+
+    def outputs(self, t: int) -> int:
+        """Of the part that has a head."""
+        return t if self._predicting is None else self._part(self._predicting).outputs(t)
+
+    def head(self, width: int, t: int) -> nn.Module:
+        """Of the part that has one."""
+        return super().head(width, t) if self._predicting is None else self._part(self._predicting).head(width, t)
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """By the part that has a head."""
+        return outputs if self._predicting is None else self._part(self._predicting).decode(outputs)
+
+    def change(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
+        """Mixed, then weighted at the mixed targets."""
+        for name in (self._mixing, self._weighting):
+            if name is not None:
+                batch = self._part(name).change(batch, generator)
+        return batch
+
+    def calibrate(self, features: Tensor, batch: Batch) -> Tensor:
+        """By the part that smooths features."""
+        return features if self._smoothing is None else self._part(self._smoothing).calibrate(features, batch)
+
+    def task_loss(self, step: Step) -> Tensor:
+        """By the part that has a loss of its own; else that of the task."""
+        if self._predicting is None:
+            return super().task_loss(step)
+        return self._checked(self._predicting, self._part(self._predicting).task_loss(step), step)
+
+    def term(self, step: Step) -> Tensor:
+        """What is added, strengths included; gradient-balanced ones as they were last."""
+        return self.added(step)
+
+    def added(self, step: Step, task_loss: Tensor | None = None) -> Tensor:
+        """What is added to the task loss, strengths included.
+
+        Args:
+            step: after the network ran.
+            task_loss: that gradient-balanced strengths are measured against; part of the graph of the features.
+        """
+        found = [self._strengthened(name, step, task_loss) for name in self._terms]
+        if not found:
+            return zero(step.features)
+        total = found[0]
+        for one in found[1:]:
+            total = total + one
+        return total
+
+    def loss(self, step: Step, stage: str = "joint") -> Tensor:
+        """The loss of a step: that of the task with what is added; in two stages what is added, then that of the task.
+
+        Raises:
+            ValueError: a part gave no scalar, no gradient, or on a CPU NaN of finite features; it is named.
+        """
+        self.steps += 1
+        if stage == "encoder":
+            return self.added(step)
+        task_loss = self.task_loss(step)
+        return task_loss if stage == "head" or not self._terms else task_loss + self.added(step, task_loss)
+
+    def forward(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        mask: Tensor | None = None,
+        predictions: Tensor | None = None,
+        task_loss: Tensor | None = None,
+    ) -> Tensor:
+        """What to add to a task loss that a loop has computed by itself; the whole loss where a part replaces it.
+
+        Args:
+            features: ``(n, d)``, ``(b, n, d)`` or ``(b, c, h, w)``.
+            targets: of the same rows.
+            mask: boolean, in the shape of the targets.
+            predictions: what the head gives, for parts that look at it.
+            task_loss: of the same forward pass, for gradient-balanced strengths.
+        """
+        self.steps += 1
+        step = Step(Batch(None, targets, mask), features, predictions, _no_task_loss)
+        if not self.replaces_task_loss:
+            return self.added(step, task_loss)
+        own = self.task_loss(step)
+        return own + self.added(step, own) if self._terms else own
+
+    def observe(self, features: Tensor, targets: Tensor) -> None:
+        """Every part is told."""
+        for _, part in self._each():
+            part.observe(features, targets)
+
+    def end_epoch(self) -> None:
+        """Every part is told."""
+        for _, part in self._each():
+            part.end_epoch()
+
+    def after_step(self, model: nn.Module) -> None:
+        """Every part is told."""
+        for _, part in self._each():
+            part.after_step(model)
+
+    def scalars(self) -> dict[str, Tensor]:
+        """Of all parts, and gradient-balanced strengths; with the part's name in front if there are several."""
+        found = {}
+        for name, part in self._each():
+            own = dict(part.scalars())
+            if name in self.balances:
+                values = zip(part.term_weights().items(), self._balance(name).strengths, strict=True)
+                for (term, weight), value in values:
+                    own[f"{term}_strength" if term else "strength"] = weight * value
+            found.update(self._named(name, own))
+        return found
+
+    def measures(self, step: Step) -> dict[str, Tensor]:
+        """Of all parts, named likewise."""
+        found = {}
+        for name, part in self._each():
+            found.update(self._named(name, part.measures(step)))
+        return found
+
+    def _strengthened(self, name: str, step: Step, task_loss: Tensor | None) -> Tensor:
+        """A term times its strength."""
+        part = self._part(name)
+        if name not in self.balances:
+            return self.strengths[name] * self._checked(name, part.term(step), step)
+        balance, features = self._balance(name), step.features
+        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
+            raise ValueError(
+                f"expected task_loss with {name!r}, whose strength is gradient-balanced, got none: call it as "
+                "method(features, targets, task_loss=loss)"
+            )
+        terms = [self._checked(name, term, step) for term in part.terms(step)]
+        rounding = part.rounding(features, step.batch.targets)
+        return balance.weighted(features, task_loss, terms, list(part.term_weights().values()), rounding)
+
+    def _checked(self, name: str, value: Tensor, step: Step) -> Tensor:
+        """The loss or term of a part, or a ValueError that names it."""
+        where = f"from the method {name!r} in step {self.steps}"
+        if not isinstance(value, Tensor) or value.dim() != 0:
+            came = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ValueError(f"expected a scalar {where}, got {came}")
+        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+            return value
+        features, outputs = step.features, step.outputs
+        if torch.is_grad_enabled() and features.requires_grad and not value.requires_grad:
+            raise ValueError(f"expected a value with a gradient {where}, got one without")
+        if value.device.type == "cpu" and not math.isfinite(value.item()):
+            own = [features] if outputs is None else [features, outputs]
+            if all(bool(each.isfinite().all()) for each in own if isinstance(each, Tensor)):
+                raise ValueError(f"expected a finite number {where}, got {value.item()} of finite features")
+        return value
+
+    def _named(self, name: str, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return dict(own) if len(self.parts) == 1 else {f"{name}/{key}": value for key, value in own.items()}
+
+    def _each(self) -> list[tuple[str, Method]]:
+        return [(name, self._part(name)) for name in self.parts]
+
+    def _part(self, name: str) -> Method:
+        part = self.parts[name]
+        assert isinstance(part, Method)
+        return part
+
+    def _balance(self, name: str) -> Balance:
+        balance = self.balances[name]
+        assert isinstance(balance, Balance)
+        return balance
+
+    def _only(self, *kinds: str) -> str | None:
+        """The one part of some kinds; two are a ValueError."""
+        found = [name for name, part in self._each() if part.kind in kinds]
+        if len(found) > 1:
+            what = {"head": "head or prediction loss", "weights": "weighting"}.get(kinds[0], kinds[0])
+            raise ValueError(
+                f"expected at most one {what}, got {' and '.join(map(repr, found))}: each would {KINDS[kinds[0]]}"
+            )
+        return found[0] if found else None
+
+    def _set_stages(self) -> None:
+        """The stages are those of the one part that has any."""
+        staged = [name for name, part in self._each() if len(part.stages) > 1]
+        if len(staged) > 1:
+            raise ValueError(f"expected at most one method of two stages, got {' and '.join(map(repr, staged))}")
+        if staged and self.balances:
+            raise ValueError(
+                f"expected fixed strengths beside {staged[0]!r}, whose first stage has no task loss that a strength "
+                f"could be balanced against, got a balance for {', '.join(map(repr, self.balances))}"
+            )
+        if staged:
+            self.stages, self.first_stage = self._part(staged[0]).stages, self._part(staged[0]).first_stage
+        self.views = max(part.views for _, part in self._each())
+
+
+def forward_step(
+    method: Composition,
+    encoder: Callable[[Any], Tensor],
+    head: Callable[[Tensor], Any],
+    batch: Batch,
+    task: TaskLoss,
+    generator: torch.Generator | None = None,
+    *,
+    stage: str = "joint",
+) -> Step:
+    """What :func:`training_loss` takes the loss of, for a loop that wants the outputs too. Arguments as there."""
+    batch = method.change(batch, generator)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and stage != "head"):
+        features = encoder(batch.inputs)
+    outputs = None if stage == "encoder" else head(method.calibrate(features, batch))
+    method.observe(features.detach(), batch.targets)
+    return Step(batch, features, outputs, task)
+
+
+def training_loss(
+    method: Composition,
+    encoder: Callable[[Any], Tensor],
+    head: Callable[[Tensor], Any],
+    batch: Batch,
+    task: TaskLoss,
+    generator: torch.Generator | None = None,
+    *,
+    stage: str = "joint",
+) -> Tensor:
+    """The loss of one training step: the one place where a network and a method are put together.
+
+    Args:
+        method: of :func:`ordinal_entropy.methods.create`, prepared.
+        encoder: from ``batch.inputs`` to features.
+        head: from features to outputs; ``method.head(width, t)`` or a layer of ``method.outputs(t)`` numbers.
+        batch: rows of this step.
+        task: the loss of predictions, where no part has its own.
+        generator: of everything that the method draws.
+        stage: one of ``method.stages``, which a loop goes through in order.
+
+    Returns:
+        Scalar. In the stage "encoder" the head does not run; in the stage "head" the encoder has no gradient.
+
+    Example:
+        >>> from ordinal_entropy.methods import create
+        >>> method, head = create("oe", strength=0.1), nn.Linear(2, 1)
+        >>> batch = Batch(torch.eye(2), torch.tensor([[0.0], [1.0]]))
+        >>> task = lambda outputs, targets, mask, weight: (outputs - targets).square().mean()
+        >>> training_loss(method, nn.Identity(), head, batch, task).shape
+        torch.Size([])
+    """
+    return method.loss(forward_step(method, encoder, head, batch, task, generator, stage=stage), stage)
+
+
+def require(method: Composition, can: Collection[str], who: str, because: str) -> None:
+    """A ValueError, in one sentence, where a loop cannot honour what a method needs.
+
+    Args:
+        method: that is asked for.
+        can: kinds of parts that the loop honours, and "views", "stages", "parameters" where it does.
+        who: the loop, in words.
+        because: why it cannot do the rest.
+    """
+    for need, name in method.requirements().items():
+        if need not in can:
+            raise ValueError(f"{who} cannot train {name!r}, which has to {_NEEDS.get(need, need)}: {because}")
+
+
+def stage_of(method: Method, epoch: int, epochs: int) -> str:
+    """The stage of an epoch, counted from 0: two stages share the epochs, and each has one at least.
+
+    Example:
+        >>> stage_of(Method(), 3, 10)
+        'joint'
+    """
+    if len(method.stages) == 1:
+        return method.stages[0]
+    return method.stages[int(epoch >= first_epochs(method, epochs))]
+
+
+def first_epochs(method: Method, epochs: int) -> int:
+    """How many of the epochs are of the first of two stages; 0 where there is one."""
+    if len(method.stages) == 1:
+        return 0
+    if epochs < len(method.stages):
+        raise ValueError(f"expected at least {len(method.stages)} epochs for two stages, got {epochs}")
+    return min(max(round(method.first_stage * epochs), 1), epochs - 1)
+
+
+def _no_task_loss(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
+    raise RuntimeError("expected a loop that computes the task loss itself")

@@ -1,0 +1,259 @@
+"""The one registry of names: what is built in, what was registered, and what installed packages bring."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from ordinal_entropy.balance import FRACTION, Balance
+from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods.classification import Classification
+from ordinal_entropy.methods.composition import Composition
+from ordinal_entropy.methods.contract import Method
+from ordinal_entropy.methods.huber import Huber
+from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
+
+GROUP = "ordinal_entropy.methods"  # of entry points
+_STRENGTHS = ("strength", "balance")  # options of every term, which the composition holds
+
+
+class _Entry(NamedTuple):
+    make: Callable[..., Method]
+    options: tuple[str, ...]  # of the constructor
+    required: tuple[str, ...]
+    description: str
+    term: bool  # takes a strength or a balance
+    balanced: bool = False  # takes a balance alone, and has one by default
+
+
+def _entry_of(name: str, make: Callable[..., Method]) -> _Entry:
+    """Of a class, or of a function that makes a method."""
+    parameters = inspect.signature(make).parameters.values()
+    named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    taken = [each.name for each in named if each.name in _STRENGTHS]
+    if taken:
+        raise ValueError(f"expected no option {taken[0]} of {name!r}: every term has one, which its method never sees")
+    lines = (inspect.getdoc(make) or "").splitlines()
+    return _Entry(
+        make,
+        tuple(each.name for each in named),
+        tuple(each.name for each in named if each.default is each.empty),
+        lines[0].rstrip(".") if lines else "",
+        isinstance(make, type) and issubclass(make, Method) and make.term is not Method.term,
+    )
+
+
+def _family_entries() -> dict[str, _Entry]:
+    """Of ordinal entropy and its ablations: the options of the regularizer that a name does not fix."""
+    every = [name for name in inspect.signature(OrdinalEntropy).parameters if name not in _STRENGTHS]
+    found = {}
+    for name, about in DESCRIPTIONS.items():
+        taken = tuple(option for option in every if option not in FIXED[name])
+        found[name] = _Entry(family(name), taken, (), about, term=True, balanced=name in BALANCED)
+    return found
+
+
+_REGISTRY: dict[str, _Entry] = {
+    "baseline": _entry_of("baseline", Method)._replace(description="the task loss alone"),
+    **_family_entries(),
+    "classification": _entry_of("classification", Classification)._replace(
+        description="cross-entropy on uniform bins of the target, in place of the task loss"
+    ),
+    "huber": _entry_of("huber", Huber),
+}
+
+
+def register(name: str, make: Callable[..., Method]) -> None:
+    """Adds a method of one's own, for this process; an installed package brings one by an entry point instead.
+
+    Args:
+        name: without ``+``, dots, commas and spaces; not one that there is.
+        make: a subclass of :class:`Method`, whose constructor's arguments are the options; its docstring's first line
+            describes it.
+
+    Example:
+        >>> class Shrink(Method):
+        ...     '''Pulls the features towards zero.'''
+        ...     kind = "term"
+        ...     def term(self, step):
+        ...         return step.features.square().mean()
+        >>> register("shrink", Shrink)
+        >>> create("shrink", strength=0.1).name, describe("shrink")
+        ('shrink', 'Pulls the features towards zero')
+    """
+    if not isinstance(name, str) or not name or any(sign in name for sign in "+.,=/") or name.split() != [name]:
+        raise ValueError(f"expected a name without '+', '.', ',', '=', '/' and spaces, got {name!r}")
+    if name in _REGISTRY or name in _installed():
+        raise ValueError(f"expected a new name for a method, got {name!r}, which is one already")
+    if not (isinstance(make, type) and issubclass(make, Method)):
+        raise TypeError(f"expected a subclass of ordinal_entropy.methods.Method for {name!r}, got {make!r}")
+    _REGISTRY[name] = _entry_of(name, make)
+
+
+def names() -> list[str]:
+    """Every name that :func:`create` knows; such names are also joined by ``+``.
+
+    Example:
+        >>> names()[:3]
+        ['baseline', 'ld-unweighted', 'ld']
+    """
+    return [*_REGISTRY, *(name for name in _installed() if name not in _REGISTRY)]
+
+
+def describe(name: str) -> str:
+    """What a method does, in one line; of several that are joined, one after the other.
+
+    Example:
+        >>> describe("baseline")
+        'the task loss alone'
+    """
+    return "; ".join(_entry(part).description for part in split(name))
+
+
+def options(name: str) -> tuple[str, ...]:
+    """The options that :func:`create` takes for this name.
+
+    Example:
+        >>> options("baseline"), options("classification")
+        ((), ('bins', 'low', 'high', 'decode'))
+        >>> options("oe")[:3], options("oe-balanced")[:2]
+        (('strength', 'balance', 'diversity_weight'), ('balance', 'diversity_weight'))
+    """
+    entry = _entry(name)
+    strengths = _STRENGTHS[int(entry.balanced) :] if entry.term else ()
+    return (*strengths, *entry.options)
+
+
+def split(name: str) -> list[str]:
+    """The parts of a name; an unknown one, or one that comes twice, is a ValueError.
+
+    Example:
+        >>> split("classification+oe")
+        ['classification', 'oe']
+    """
+    parts = str(name).split("+")
+    for part in parts:
+        _entry(part)
+    twice = [part for part in parts if parts.count(part) > 1]
+    if twice:
+        raise ValueError(f"expected each part once, got {twice[0]!r} twice in {name!r}")
+    return parts
+
+
+def create(name: str, options: Mapping[str, Mapping[str, Any]] | None = None, /, **single: Any) -> Composition:
+    """The method of that name, or of several names joined by ``+``: a module for :func:`training_loss`.
+
+    Args:
+        name: of :func:`names`; for example "classification+oe".
+        options: of each part by its name; :func:`options` lists them.
+        single: options of a name that is one part. ``strength`` multiplies all that a term adds; ``balance`` keeps
+            the gradient of a term at that fraction of the task loss's instead.
+
+    Example:
+        >>> import torch
+        >>> method = create("ld", strength=0.5)
+        >>> method(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))  # the diversity is 1.2247
+        tensor(-0.6124)
+        >>> create("classification+oe", {"classification": {"bins": 50}, "oe": {"strength": 5.0}}).outputs(1)
+        50
+        >>> create("ldd")
+        Traceback (most recent call last):
+        ValueError: expected a method like 'ld', got 'ldd'; there are baseline, ld-unweighted, ld, ...
+    """
+    parts = split(name)
+    by_part = {part: dict(own) for part, own in (options or {}).items()}
+    if single and len(parts) > 1:
+        raise ValueError(f"expected options by part, as {{{parts[0]!r}: {{...}}}}, got {', '.join(single)} of {name!r}")
+    if single:
+        by_part[name] = {**by_part.get(name, {}), **single}
+    for part in by_part:
+        if part not in parts:
+            raise ValueError(_unknown("part", part, parts))
+    made, strengths, balances = {}, {}, {}
+    for part in parts:
+        made[part], strength, balance = _made(part, by_part.get(part, {}))
+        if strength is not None:
+            strengths[part] = strength
+        if balance is not None:
+            balances[part] = balance
+    return Composition(made, strengths, balances)
+
+
+def compose(method: "str | Method | OrdinalEntropy | Iterable[Method]") -> Composition:
+    """A method as a training loop needs it: of a name, of a part or several parts, or of a regularizer.
+
+    Example:
+        >>> compose(OrdinalEntropy(1.0, 0.0)).name
+        'oe'
+    """
+    if isinstance(method, Composition):
+        return method
+    if isinstance(method, str):
+        return create(method)
+    if isinstance(method, OrdinalEntropy):
+        balances = {} if method.balance is None else {"oe": method.balance}
+        return Composition({"oe": Regularizer(method)}, balances=balances)
+    parts = [method] if isinstance(method, Method) else list(method) if isinstance(method, Iterable) else [method]
+    found: dict[str, Method] = {}
+    for part in parts:
+        if not isinstance(part, Method):
+            raise TypeError(
+                f"expected a name, a method or an OrdinalEntropy, got {type(part).__name__}; a method is a subclass of "
+                "ordinal_entropy.methods.Method"
+            )
+        name = type(part).__name__.lower()
+        found[name if name not in found else f"{name}{len(found)}"] = part
+    return Composition(found)
+
+
+def _made(name: str, given: Mapping[str, Any]) -> tuple[Method, float | None, Balance | None]:
+    """A part, and its strength or its balance."""
+    entry, taken = _entry(name), options(name)
+    unknown = [option for option in given if option not in taken]
+    if unknown:
+        takes = f"one of {', '.join(taken)}" if taken else "none"
+        raise ValueError(f"expected options of {name!r}: {takes}; got {', '.join(unknown)}")
+    missing = [option for option in entry.required if option not in given]
+    if missing:
+        raise ValueError(f"expected {name!r} with {', '.join(entry.required)}, got none for {', '.join(missing)}")
+    part = entry.make(**{option: value for option, value in given.items() if option in entry.options})
+    if not isinstance(part, Method):
+        raise TypeError(f"expected {name!r} to be a subclass of ordinal_entropy.methods.Method, got {part!r}")
+    if not entry.term:
+        return part, None, None
+    balance = given.get("balance", FRACTION if entry.balanced else None)
+    if balance is None:
+        return part, float(given.get("strength", 1.0)), None
+    if "strength" in given:
+        raise ValueError(f"expected a strength or a balance of {name!r}, got both")
+    if isinstance(balance, Balance):
+        return part, None, balance
+    if isinstance(balance, bool) or not isinstance(balance, int | float):
+        raise TypeError(f"expected balance to be a number or a Balance, got {type(balance).__name__}")
+    return part, None, Balance(balance, terms=len(part.term_weights()))
+
+
+def _installed() -> dict[str, Any]:
+    """Entry points of installed packages, by name; none is loaded."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _entry(name: str) -> _Entry:
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    point = _installed().get(name)
+    if point is None:
+        raise ValueError(_unknown("method", name, names()))
+    try:
+        _REGISTRY[name] = _entry_of(name, point.load())
+    except Exception as error:
+        raise ValueError(f"expected a method {name!r} at {point.value}, got {type(error).__name__}: {error}") from error
+    return _REGISTRY[name]
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(str(name).lower(), known, n=3)
+    like = f"a {kind} like {' or '.join(map(repr, near))}" if near else f"the name of a {kind}"
+    return f"expected {like}, got {name!r}; there are {', '.join(known)}"

@@ -1,0 +1,61 @@
+"""Outputs and targets of any layout as rows, for heads and losses of predictions."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ordinal_entropy.layouts import rows
+from ordinal_entropy.methods.contract import Step
+
+
+class OutputRows(NamedTuple):
+    """Outputs and targets side by side, in groups: one of a batch, one for each of several maps."""
+
+    outputs: Tensor  # (g, n, o)
+    targets: Tensor  # (g, n, t)
+    inside: Tensor | None  # (g, n), 1 for rows inside the mask and 0 for others; None: all are
+    weight: Tensor | None  # (g, n), factor of a row's loss, 0 outside the mask
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """The mean of weight times loss ``(g, n)`` over the rows inside; without any, a zero with a graph."""
+        factor = self.inside if self.weight is None else self.weight
+        total = losses.sum() if factor is None else (losses * factor).sum()
+        if self.inside is None:
+            return total / max(losses.numel(), 1)
+        return total / self.inside.sum().clamp(min=1)
+
+
+def output_rows(step: Step, width: int, t: int = 1) -> OutputRows:
+    """Outputs of a step as rows. Maps of targets at another resolution are read at the nearest places.
+
+    Args:
+        step: with outputs ``(n, width)``, ``(b, n, width)`` or ``(b, width, h, w)``, and targets of the same rows.
+        width: numbers a row that the head gives.
+        t: numbers of a target.
+
+    Example:
+        >>> import torch
+        >>> from ordinal_entropy.methods import Batch
+        >>> batch = Batch(None, torch.tensor([1.0, 2.0]), mask=torch.tensor([True, False]))
+        >>> found = output_rows(Step(batch, torch.eye(2), torch.ones(2, 5), None), width=5)
+        >>> found.outputs.shape, found.mean(torch.tensor([[3.0, 4.0]]))
+        (torch.Size([1, 2, 5]), tensor(3.))
+    """
+    outputs, batch = step.outputs, step.batch
+    if not isinstance(outputs, Tensor):
+        raise ValueError(
+            f"expected predictions with {width} numbers a row, got {outputs if outputs is None else type(outputs).__name__}"
+        )
+    if outputs.dim() not in (2, 3, 4) or outputs.shape[1 if outputs.dim() == 4 else -1] != width:
+        raise ValueError(f"expected predictions with {width} numbers a row, got {tuple(outputs.shape)}")
+    found, targets, amount, _ = rows(outputs, batch.targets, batch.mask, per="image")
+    if targets.shape[-1] != t:
+        raise ValueError(f"expected targets of {_numbers(t)} a row, got {tuple(batch.targets.shape)}")
+    weight = None
+    if batch.weight is not None:
+        weight = rows(outputs.detach(), batch.targets, batch.mask, batch.weight, per="image").amount
+    return OutputRows(found, targets, None if batch.mask is None else amount, weight)
+
+
+def _numbers(t: int) -> str:
+    return "one number" if t == 1 else f"{t} numbers"
