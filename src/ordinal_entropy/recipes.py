@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 Recipe = TypeVar("Recipe")
 Value = TypeVar("Value")
 
+OF_A_METHOD = "method."  # begins a setting of one part of a method: method.part.option=value
+_METHOD_OPTIONS = "method_options"  # the key of a recipe that keeps them
 _TRUE, _FALSE, _NONE = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("none", "all")
 
 
@@ -72,7 +74,8 @@ def cache_folder() -> Path:
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     """The recipe with every ``key=value`` in place of its own, each read as the type of the field.
 
-    Later ones win. A tuple is written with commas, ``None`` as "none" or "all".
+    Later ones win. A tuple is written with commas, ``None`` as "none" or "all"; ``method.part.option=value`` goes into
+    the key ``method_options``.
 
     Example:
         >>> from dataclasses import dataclass
@@ -87,6 +90,12 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     names = [field.name for field in fields(recipe)]  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     for key, text in pairs(settings):
+        if key.startswith(OF_A_METHOD) and _METHOD_OPTIONS in names:
+            before = found.get(_METHOD_OPTIONS, getattr(recipe, _METHOD_OPTIONS))
+            own = key.removeprefix(OF_A_METHOD)
+            kept = tuple(each for each in before if each.partition("=")[0] != own)
+            found[_METHOD_OPTIONS] = (*kept, f"{own}={text}")
+            continue
         if key not in names:
             raise ValueError(unknown("key", key, names))
         found[key] = _read(key, text, hints[key])
@@ -105,8 +114,27 @@ def pairs(settings: Sequence[str]) -> list[tuple[str, str]]:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():
             raise ValueError(f"expected a setting key=value, got {setting!r}")
-        found.append((key.strip().replace("-", "_"), text.strip()))
+        part, dot, last = key.strip().rpartition(".")  # names of methods have dashes
+        found.append((f"{part}{dot}{last.replace('-', '_')}", text.strip()))
     return found
+
+
+def literal(text: str) -> Any:
+    """A value of a method's option: a number, true or false, none, or the text itself.
+
+    Example:
+        >>> literal("5"), literal("2.5"), literal("true"), literal("none"), literal("unique")
+        (5, 2.5, True, None, 'unique')
+    """
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def described(recipe: object) -> dict[str, Any]:

@@ -43,9 +43,8 @@ def output_rows(step: Step, width: int, t: int = 1) -> OutputRows:
     """
     outputs, batch = step.outputs, step.batch
     if not isinstance(outputs, Tensor):
-        raise ValueError(
-            f"expected predictions with {width} numbers a row, got {outputs if outputs is None else type(outputs).__name__}"
-        )
+        came = None if outputs is None else type(outputs).__name__
+        raise ValueError(f"expected predictions with {width} numbers a row, got {came}")
     if outputs.dim() not in (2, 3, 4) or outputs.shape[1 if outputs.dim() == 4 else -1] != width:
         raise ValueError(f"expected predictions with {width} numbers a row, got {tuple(outputs.shape)}")
     found, targets, amount, _ = rows(outputs, batch.targets, batch.mask, per="image")

@@ -16,7 +16,17 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy import methods, runs
-from ordinal_entropy.recipes import described, lookup, override, pairs, restored, unknown, written
+from ordinal_entropy.recipes import (
+    OF_A_METHOD,
+    described,
+    literal,
+    lookup,
+    override,
+    pairs,
+    restored,
+    unknown,
+    written,
+)
 
 _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
@@ -34,6 +44,7 @@ _DATA = {  # packages with a module ``data`` and a module ``generated``
     "tabular": "ordinal_entropy.tasks.tabular",
 }
 
+_OF_METHODS = {"strength", "tightness_weight", "balance", "rescale", "bins", "decode"}  # keys of recipes
 _LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -152,11 +163,58 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
     found = lookup(f"preset of {name}", preset_of(name, preset), task.presets)
     known = [field.name for field in fields(found) if field.name not in task.fixed]
     for key, _ in pairs(settings):
+        if key.startswith(OF_A_METHOD):
+            _part_and_option(key.removeprefix(OF_A_METHOD))
+            continue
         if key in task.fixed:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
         if key not in known:
             raise ValueError(unknown("key", key, known))
     return override(found, settings)
+
+
+def method_of(plan: Plan, **offered: Any) -> methods.Composition:
+    """The method of a run, for all loops alike.
+
+    Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
+    ones out of ``method_options``, which win. A strength of its own replaces a balance, and the other way round.
+
+    Args:
+        plan: of the run.
+        offered: by the loop, beyond the recipe: ranges of targets, layouts.
+
+    Example:
+        >>> plan = Plan("classification+oe", 0, recipe("linear", "quick", ["method.oe.strength=5"]))
+        >>> made = method_of(plan)
+        >>> made.strengths, made.outputs(1)
+        ({'oe': 5.0}, 100)
+    """
+    keys = {each.name for each in fields(plan.recipe)} & _OF_METHODS
+    offered = {**{key: getattr(plan.recipe, key) for key in keys}, **offered}
+    found: dict[str, dict[str, Any]] = {}
+    for part in methods.split(plan.method):
+        known = methods.options(part)
+        found[part] = {key: value for key, value in offered.items() if key in known}
+        if "strength" in known:  # fixed, unless told otherwise
+            found[part].pop("balance", None)
+    for setting in plan.recipe.method_options:
+        name, _, text = setting.partition("=")
+        part, option = _part_and_option(name)
+        if part in found:
+            found[part].pop({"strength": "balance", "balance": "strength"}.get(option, ""), None)
+            found[part][option] = literal(text)
+    return methods.create(plan.method, found)
+
+
+def _part_and_option(name: str) -> tuple[str, str]:
+    """Of ``part.option``; one that does not exist is a ValueError."""
+    part, dot, option = name.rpartition(".")
+    if not dot:
+        raise ValueError(f"expected method.PART.OPTION=VALUE, as method.oe.strength=5, got method.{name}")
+    known = methods.options(part)
+    if option not in known:
+        raise ValueError(unknown(f"option of {part}", option, known))
+    return part, option
 
 
 def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:

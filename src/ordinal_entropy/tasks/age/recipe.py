@@ -76,6 +76,7 @@ class Age:
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     bins: int = 100  # classification: uniform over the range of the training ages
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
+    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
 
     feature_rows: int = 512  # training and test images whose features are kept after every epoch; 0: none
 

@@ -104,6 +104,7 @@ class Crowd:
     stride: int = 4  # one cell in so many, down and across, is seen by the method
     bins: int = 256  # classification: uniform from 0 to the fullest cell of the training images
     decode: Literal["center", "left"] = "left"  # classification: where in its bin a prediction lies; left: 0 is 0
+    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
 
     feature_rows: int = 512  # training and test images of which some features are kept after every epoch; 0: none
 

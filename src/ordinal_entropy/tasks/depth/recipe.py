@@ -89,6 +89,7 @@ class Depth:
     grouping: str = "unique"  # pixels that share a center: unique (depths are whole millimetres), none, or a bin in m
     bins: int = 256  # classification: uniform over 0 to 10 m
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
+    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
 
     feature_rows: int = 64  # training and test images of which 24 pixels' features are kept after every epoch; 0: none
 

@@ -67,6 +67,7 @@ class Operators:
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     bins: int = 100  # classification: uniform over the range of the run's training targets
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
+    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
 
     def __post_init__(self) -> None:
         """Values that no run can have are refused before anything is generated."""

@@ -82,6 +82,7 @@ class Tabular:
     rescale: Literal["max", "authors", "none"] = "max"  # weights w / max, (w - min) / max, or raw as in the paper
     bins: int = 100  # classification: uniform over the range of the training targets
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
+    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
 
     feature_rows: int = 256  # training and test rows whose features are kept: first, best and last epoch; 0: none
 
