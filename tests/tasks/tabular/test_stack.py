@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from ordinal_entropy import methods
-from ordinal_entropy.methods.ablations import FIXED
+from ordinal_entropy.methods.ordinal_entropy import FIXED
 from ordinal_entropy.tasks.tabular import model
+from ordinal_entropy.tasks.tabular.added import squared_error
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
 from ordinal_entropy.tasks.tabular.model import Shape
@@ -40,12 +41,15 @@ def views(seeds=(0, 1, 2)):
 
 
 def job(method, seed, view, *, embedding="none", dtype=torch.float32, **options):
-    known = methods.options(method)
-    own = {name: value for name, value in {**OPTIONS, "bins": 7, **options}.items() if name in known}
-    shape = Shape(
-        view.numbers, view.train.inputs.shape[1], 7 if "low" in known else 1, 8, embedding=embedding, dtype=dtype
-    )
-    return Job(seed, view, replace(shape, embedding_size=4, waves=3, pieces=4), method, own)
+    own = {}
+    for part in methods.split(method):
+        known = methods.options(part)
+        own[part] = {name: value for name, value in {**OPTIONS, "bins": 7, **options}.items() if name in known}
+        if "strength" in known:
+            own[part].pop("balance")
+    made = methods.create(method, own)
+    shape = Shape(view.numbers, view.train.inputs.shape[1], made.outputs(1), 8, embedding=embedding, dtype=dtype)
+    return Job(seed, view, replace(shape, embedding_size=4, waves=3, pieces=4), made)
 
 
 def trained(jobs, epochs=3, states=None):
@@ -57,37 +61,44 @@ def alone(job):
     """The scores of the last epoch on validation and test rows, by a network and an optimizer of its own."""
     parameters = [tensor.clone().requires_grad_() for tensor in model.initial(job.shape, job.seed).values()]
     names = list(model.initial(job.shape, job.seed))
-    optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
     pieces = None
     if job.shape.embedding == "piecewise":
         pieces = model.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
         pieces = model.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
     y = torch.from_numpy(job.seen.standardized()).to(job.shape.dtype)[:, None]
-    known = methods.options(job.method)
-    ranges = {"low": float(y.min()), "high": float(y.max())} if "low" in known else {}
-    method = methods.create(job.method, **job.options, **ranges).to(job.shape.dtype)
+    own = job.prepared()
+    method = own.method
+    parameters += list(own.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
 
-    def outputs(inputs):
-        own = {name: tensor[None] for name, tensor in zip(names, parameters, strict=True)}
-        features = model.forward(own, torch.from_numpy(inputs)[None].to(job.shape.dtype), job.shape, pieces)[0][0]
-        return features, features @ own["head.weight"][0] + own["head.bias"][0]
+    def encoder(inputs):
+        own = {name: tensor[None] for name, tensor in zip(names, parameters, strict=False)}
+        return model.forward(own, inputs[None].to(job.shape.dtype), job.shape, pieces)[0]
+
+    def head(features):
+        weight, bias = (parameters[names.index(f"head.{kind}")] for kind in ("weight", "bias"))
+        return own.head(features) if method.own_head else features @ weight + bias
 
     n = len(y)
     steps = math.ceil(n / SETTINGS.batch_size)
+    inputs = torch.from_numpy(job.seen.train.inputs)
     for epoch in range(3):
         order = np.random.default_rng([job.seed, 2, epoch]).permutation(n)
         for step in range(steps):
             rows = order[step * (n // steps) : (step + 1) * (n // steps)]
-            features, out = outputs(job.seen.train.inputs[rows])
-            task_loss = None if method.replaces_task_loss else (out - y[rows]).square().mean()
-            loss = method(features, y[rows], predictions=out, task_loss=task_loss)
-            loss = loss if task_loss is None else loss + task_loss
+            drawn = np.random.default_rng([job.seed, 3, epoch, step]).integers(2**62)
+            generator = torch.Generator().manual_seed(int(drawn))
+            batch = methods.Batch(inputs[rows], y[rows])
+            stage = methods.stage_of(method, epoch, 3)
+            loss = methods.training_loss(method, encoder, head, batch, squared_error, generator, stage=stage)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        method.end_epoch()
     found = []
     for part in (job.seen.validation, job.seen.test):
-        guess = method.decode(outputs(part.inputs)[1].detach()).double().numpy()[:, 0]
+        outputs = head(encoder(torch.from_numpy(part.inputs))).detach()
+        guess = method.decode(outputs).double().numpy()[:, 0]
         found.append(np.sqrt(np.mean((guess * job.seen.scale + job.seen.center - part.targets) ** 2)))
     return found
 
@@ -103,10 +114,134 @@ def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     stack, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         expected = alone(own)
-        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(expected, rel=rel), own.method
+        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(expected, rel=rel), (
+            own.method.name
+        )
     weights = stack.parameters["0.weight"].detach()
     apart = (weights[2:] - weights[:2].repeat(len(EVERY) - 1, 1, 1)).abs().amax((1, 2))  # from the baseline's
     assert apart.min() > 0.01
+
+
+class Bent(methods.Method):
+    """A term with a parameter."""
+
+    kind = "term"
+
+    def __init__(self):
+        super().__init__()
+        self.power = torch.nn.Parameter(torch.tensor(1.0))
+
+    def term(self, step):
+        return (step.features.square().mean() - self.power).square()
+
+
+class Deep(methods.Method):
+    """A head of two layers."""
+
+    kind = "head"
+
+    def head(self, width, t):
+        return torch.nn.Sequential(torch.nn.Linear(width, 3), torch.nn.ReLU(), torch.nn.Linear(3, t))
+
+
+class Rare(methods.Method):
+    """Weights by the distance from the mean."""
+
+    kind = "weights"
+
+    def change(self, batch, generator=None):
+        return batch._replace(weight=1 + batch.targets.abs())
+
+
+class Mixed(methods.Method):
+    """Rows mixed with their neighbours in the batch."""
+
+    kind = "mixing"
+
+    def change(self, batch, generator=None):
+        share = torch.rand(len(batch.targets), 1, generator=generator).to(batch.targets)
+        mixed = [share * each + (1 - share) * each.roll(1, 0) for each in (batch.inputs, batch.targets)]
+        return batch._replace(inputs=mixed[0], targets=mixed[1])
+
+
+class Shrunk(methods.Method):
+    """Features divided by their running size."""
+
+    kind = "smoothing"
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("size", torch.ones(()))
+        self.register_buffer("next", torch.ones(()))
+
+    def calibrate(self, features, batch):
+        return features / self.size
+
+    def observe(self, features, targets):
+        self.next = features.abs().mean() + 0.5
+
+    def end_epoch(self):
+        self.size = self.next.clone()
+
+
+class First(methods.Method):
+    """A term alone, then the head alone."""
+
+    kind = "term"
+    stages = ("encoder", "head")
+
+    def term(self, step):
+        return (step.features.mean(1) - step.batch.targets[:, 0]).square().mean()
+
+
+@pytest.fixture
+def of_every_kind(monkeypatch):
+    monkeypatch.setattr(methods.registry, "_REGISTRY", dict(methods.registry._REGISTRY))
+    for kind in (Bent, Deep, Rare, Mixed, Shrunk, First):
+        methods.register(kind.__name__.lower(), kind)
+
+
+OF_EVERY_KIND = [
+    "bent", "deep", "rare", "mixed", "shrunk", "first", "huber", "classification+rare+mixed+shrunk+oe+bent",
+    "deep+oe-balanced",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_EVERY_KIND)
+def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
+    seen_by = views((0, 1))
+    jobs = [job(name, seed, seen_by[seed], dtype=torch.float64) for seed in (0, 1)]
+    _, history = trained(jobs)
+    for own, scores in zip(jobs, history[-1], strict=True):
+        assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(alone(own), rel=1e-8)
+    if "classification" not in name:
+        _, (*_, plain) = trained([job("baseline", seed, seen_by[seed], dtype=torch.float64) for seed in (0, 1)])
+        assert all(one["test"] != two["test"] for one, two in zip(history[-1], plain, strict=True))
+
+
+def test_stages_train_the_encoder_first_and_then_the_head(of_every_kind):
+    view = views((0,))[0]
+    stack = Stack([job("first", seed, view) for seed in (0, 1)], SETTINGS._replace(epochs=4), device="cpu")
+    before = {name: tensor.detach().clone() for name, tensor in stack.parameters.items()}
+    for epoch in range(4):
+        scores, _ = stack.train_epoch()
+        now = {name: tensor.detach().clone() for name, tensor in stack.parameters.items()}
+        moved = {name for name in now if not torch.equal(now[name][0], before[name][0])}
+        assert moved == ({"0.weight", "0.bias", "1.weight", "1.bias"} if epoch < 2 else {"head.weight", "head.bias"})
+        assert math.isnan(scores["test"]["rmse"]) is (epoch < 2)
+        assert math.isinf(stack.state(0).best_score) is (epoch < 2)
+        before = now
+
+
+@pytest.mark.parametrize("name", OF_EVERY_KIND)
+def test_a_method_of_any_kind_goes_on_from_its_state(name, of_every_kind):
+    view = views((0,))[0]
+    jobs = [job(name, 0, view, dtype=torch.float64)]
+    _, history = trained(jobs)
+    half, _ = trained(jobs, epochs=2)
+    again, rest = trained(jobs, epochs=1, states=[half.state(0)])
+    assert rest[-1][0]["test"] == pytest.approx(history[-1][0]["test"], rel=1e-9)
+    assert again.scores(best=True)[0]["test"]["rmse"] > 0
 
 
 def test_classification_is_a_loop_of_plain_pytorch():

@@ -1,35 +1,60 @@
-"""What methods add to the task losses of a stack, and how strongly.
+"""What methods do in a stack: one call for runs that differ in strengths alone, run by run for all others.
 
-Runs whose regularizers differ in strength only are one call: its gradient at the features is found for all of them, and
-each run's is multiplied by its own strengths, fixed or such as set themselves.
+Runs whose methods are a regularizer and nothing else differ in its strengths only: its gradient at the features is
+found for all of them at once, and each run's is multiplied by its own strengths, fixed or gradient-balanced.
 """
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy import balance, methods
+from ordinal_entropy import balance
+from ordinal_entropy.balance import Balance
 from ordinal_entropy.losses import OrdinalEntropy
-from ordinal_entropy.methods import Method
-from ordinal_entropy.methods.ablations import BALANCED, FIXED, Regularizer
+from ordinal_entropy.methods import Composition, weighted_mean
+from ordinal_entropy.methods.ordinal_entropy import Regularizer
 
 TERMS = 2  # diversity and tightness
 
 
-def unit_regularizer(name: str, options: dict[str, Any]) -> OrdinalEntropy | None:
-    """The regularizer of a method with both strengths 1, a group of rows for each run; None where it is no such method.
+def squared_error(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
+    """The task loss of a run: the mean of weight times squared error."""
+    return weighted_mean((outputs - targets).square(), mask, weight)
 
-    Runs of which this is the same are one call.
+
+def unit_regularizer(method: Composition) -> OrdinalEntropy | None:
+    """The regularizer of a method that is nothing else, without its strengths, a group of rows for each run.
+
+    Runs of which this is the same are one call. None where the method has other parts, or draws or remembers rows.
     """
-    plain = BALANCED.get(name, name)
-    if plain not in FIXED:
+    part = next(iter(method.parts.values()))
+    if len(method.parts) > 1 or not isinstance(part, Regularizer):
         return None
-    known = [key for key in methods.options(plain) if key not in ("strength", "tightness_weight")]
-    made = methods.create(plain, per="image", **{key: value for key, value in options.items() if key in known})
-    return made.regularizer if isinstance(made, Regularizer) else None
+    own = part.regularizer
+    if own.memory is not None or own.max_samples is not None or own.num_pairs is not None:
+        return None
+    options = {name: getattr(own, name) for name in inspect.signature(OrdinalEntropy).parameters}
+    weights = {name: float(options[name] != 0) for name in ("diversity_weight", "tightness_weight")}
+    return OrdinalEntropy(**{**options, **weights, "balance": None, "per": "image"})
+
+
+def strengths_of(methods: Sequence[Composition], like: Tensor) -> tuple[Tensor, bool, Tensor]:
+    """Strengths ``(2, g)`` of the terms of methods that have a :func:`unit_regularizer`, or their parts in a balance.
+
+    Beside them, whether any is gradient-balanced, and the fractions ``(g,)`` of those that are.
+    """
+    weights, fractions = [], []
+    for method in methods:
+        ((name, part),) = method.parts.items()
+        assert isinstance(part, Regularizer)
+        balance = method.balances[name] if name in method.balances else None  # noqa: SIM401  no dictionary
+        strength = method.strengths[name] if balance is None else 1.0
+        weights.append([strength * weight for weight in part.term_weights().values()])
+        fractions.append(balance.fraction if isinstance(balance, Balance) else 0.0)
+    return like.new_tensor(weights).mT, any(fractions), like.new_tensor(fractions)
 
 
 @dataclass
@@ -91,15 +116,3 @@ class Regularized:
         self.squares.copy_(squares)
         self.steps.copy_(steps)
         return torch.where(self.fractions > 0, balance.strengths(squares, steps, self.fractions, balance.WARM_UP), 1)
-
-
-@dataclass
-class Called:
-    """For runs with any other method, which is called run by run."""
-
-    methods: Sequence[Method]
-
-    def loss(self, features: Tensor, targets: Tensor, outputs: Tensor) -> Tensor:
-        """What the methods add, or have in place of the task loss, in all runs together."""
-        every = zip(self.methods, features, targets, outputs, strict=True)
-        return torch.stack([method(z, y, predictions=out) for method, z, y, out in every]).sum()

@@ -12,6 +12,7 @@ from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Scores, State, begun
 FILE = "checkpoint.pt"
 REMEDY = "remove it to begin the run again"
 _OF_PARAMETERS = ("parameters", "mean", "square", "best")
+_OF_OWN = ("own", "own_best", "own_mean", "own_square")
 _FORM: dict[str, Any] = {
     "table": str,
     "state": {
@@ -44,7 +45,11 @@ def load(folder: Path) -> Checkpoint | None:
     if not path.exists():
         return None
     content = runs.load_tensors(path, _FORM, remedy=REMEDY)
-    state = State(**{key: content["state"][key] for key in _FORM["state"]})
+    own = {key: content["state"].get(key, {}) for key in _OF_OWN}  # written before these existed: none
+    with runs.reading(path, REMEDY):
+        for key, value in own.items():
+            runs.require_form(value, {str: Tensor}, key)
+    state = State(**{key: content["state"][key] for key in _FORM["state"]}, **own)
     return Checkpoint(content["table"], state, content["history"])
 
 

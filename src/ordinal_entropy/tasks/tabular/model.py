@@ -131,8 +131,8 @@ def _padded(tensor: Tensor, name: str, most: int) -> Tensor:
     return torch.nn.functional.pad(tensor, (0, 0, 0, most - len(tensor))) if name == FIRST else tensor
 
 
-def forward(parameters: Mapping[str, Tensor], x: Tensor, shape: Shape, pieces: Pieces | None) -> tuple[Tensor, Tensor]:
-    """Features ``(r, n, hidden)`` and outputs ``(r, n, outputs)``.
+def forward(parameters: Mapping[str, Tensor], x: Tensor, shape: Shape, pieces: Pieces | None) -> Tensor:
+    """Features ``(r, n, hidden)``, of which :func:`outputs` makes outputs.
 
     Args:
         parameters: of the stack.
@@ -146,7 +146,12 @@ def forward(parameters: Mapping[str, Tensor], x: Tensor, shape: Shape, pieces: P
         z = torch.cat([_embedded(parameters, numbers, pieces), x[..., shape.numbers :]], dim=-1)
     for layer in range(shape.layers):
         z = torch.baddbmm(parameters[f"{layer}.bias"], z, parameters[f"{layer}.weight"]).relu()
-    return z, torch.baddbmm(parameters["head.bias"], z, parameters["head.weight"])
+    return z
+
+
+def outputs(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """Outputs ``(r, n, outputs)`` of the linear heads."""
+    return torch.baddbmm(parameters["head.bias"], features, parameters["head.weight"])
 
 
 def _embedded(parameters: Mapping[str, Tensor], numbers: Tensor, pieces: Pieces | None) -> Tensor:

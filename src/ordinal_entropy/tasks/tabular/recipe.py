@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ordinal_entropy import methods, runs
+from ordinal_entropy import runs
 from ordinal_entropy.recipes import (
     defaults,
     described,
@@ -25,7 +25,7 @@ from ordinal_entropy.recipes import (
     require_positive,
     restored,
 )
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, run_names
+from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, method_of, run_names
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
@@ -104,8 +104,6 @@ PRESETS = {
     "small": Tabular(),
     "quick": Tabular(generated=600, hidden=64, epochs=60, learning_rate=3e-3),
 }
-
-_OF_A_METHOD = ("strength", "tightness_weight", "balance", "rescale", "bins", "decode")
 
 
 def table(recipe: Tabular) -> Table:
@@ -229,7 +227,7 @@ def _waiting(
             run.fail(error)
             continue
         found.append(Waiting(job, run, _settings(plan.recipe), digests[own], tables[own].left_out))
-    return sorted(found, key=lambda each: (each.job.method, sorted(map(repr, each.job.options.items()))))
+    return sorted(found, key=lambda each: (each.job.method.name, repr(each.job.method)))
 
 
 def _of_the_data(recipe: Tabular) -> Tabular:
@@ -251,13 +249,11 @@ def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparatio
 
 def _job(plan: Plan, seen: Seen) -> Job:
     recipe = plan.recipe
-    options = {name: getattr(recipe, name) for name in _OF_A_METHOD}
-    options["grouping"] = recipe.bin_width or "unique"
-    known = methods.options(plan.method)
+    method = method_of(plan, grouping=recipe.bin_width or "unique")
     shape = Shape(
         numbers=seen.numbers,
         inputs=seen.train.inputs.shape[1],
-        outputs=recipe.bins if plan.method == "classification" else 1,
+        outputs=method.outputs(1),
         hidden=recipe.hidden,
         layers=recipe.layers,
         embedding=recipe.embedding,
@@ -267,7 +263,7 @@ def _job(plan: Plan, seen: Seen) -> Job:
         pieces=recipe.pieces,
         dtype=getattr(torch, recipe.dtype),
     )
-    return Job(plan.seed, seen, shape, plan.method, {name: value for name, value in options.items() if name in known})
+    return Job(plan.seed, seen, shape, method)
 
 
 def _settings(recipe: Tabular) -> Settings:

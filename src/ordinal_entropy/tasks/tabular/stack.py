@@ -1,4 +1,4 @@
-"""Many runs on tables trained as one: a batched product for all, and what each method adds for its runs.
+"""Many runs on tables trained as one: a batched product for all, and what each method does for its runs.
 
 A run's rows, first weights and batches come from its seed, and but for rounding its numbers do not depend on what
 trains beside it. An epoch over n rows has ``steps = ceil(n / batch_size)`` steps of ``n // steps`` rows each, in an
@@ -6,27 +6,28 @@ order drawn anew; the few rows that are left, fewer than steps, sit the epoch ou
 step. Validation and test rows are padded to the longest, and the padding is masked in the scores.
 """
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ordinal_entropy import methods
-from ordinal_entropy.methods import Method
-from ordinal_entropy.methods.ablations import Regularizer
+from ordinal_entropy.methods import Batch, Composition, Step, first_epochs, require, stage_of
 from ordinal_entropy.tasks.tabular import model
-from ordinal_entropy.tasks.tabular.added import TERMS, Called, Regularized, unit_regularizer
+from ordinal_entropy.tasks.tabular.added import TERMS, Regularized, squared_error, strengths_of, unit_regularizer
 from ordinal_entropy.tasks.tabular.inputs import Part, Seen
 from ordinal_entropy.tasks.tabular.metrics import NAMES, errors
 from ordinal_entropy.tasks.tabular.model import Parameters, Pieces, Shape
 
 PARTS = ("train", "validation", "test")
-_BATCHES = 2  # a stream of a seed, behind those of the split
+_BATCHES, _DRAWS = 2, 3  # streams of a seed, behind those of the split
+_CAN = {"head", "loss", "weights", "mixing", "smoothing", "term", "parameters", "stages"}
 _BLOCK = 2**22  # numbers in one layer of all runs, in an evaluation
 Scores = dict[str, dict[str, float]]  # of one epoch of one run: by part, then by metric
 
@@ -48,23 +49,38 @@ class Job:
     seed: int
     seen: Seen
     shape: Shape
-    method: str
-    options: dict[str, Any] = field(default_factory=dict)  # of the method, without the range of the targets
+    method: Composition  # as made; a stack prepares a copy
 
     def key(self, settings: Settings) -> Hashable:
         """What runs of one stack have in common; inputs may differ in number."""
-        return replace(self.shape, inputs=0), settings, self.steps_and_rows(settings)
+        staged = first_epochs(self.method, settings.epochs)  # parameters of a stage step together
+        return replace(self.shape, inputs=0), settings, self.steps_and_rows(settings), staged
 
     def steps_and_rows(self, settings: Settings) -> tuple[int, int]:
         """Steps of an epoch, and the rows of each."""
         return steps_and_rows(len(self.seen.train.targets), settings.batch_size)
 
-    def created(self) -> Method:
-        """The method, with bins over the range of the training targets where it asks for them."""
-        y = self.seen.standardized()
-        options = {**self.options, "low": float(y.min()), "high": float(y.max())}
-        known = methods.options(self.method)
-        return methods.create(self.method, **{name: value for name, value in options.items() if name in known})
+    def prepared(self) -> "Own":
+        """A copy of the method that has seen the training rows, with the head that it brings, if any."""
+        require(self.method, _CAN, "a stack of tables", "rows of a table have no augmented views")
+        method = copy.deepcopy(self.method).to(self.shape.dtype)
+        targets = torch.from_numpy(self.seen.standardized()).to(self.shape.dtype)[:, None]
+        method.prepare(targets, torch.from_numpy(self.seen.train.inputs), self.shape.hidden)
+        head: nn.Module = nn.Identity()
+        if method.own_head:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self.seed)
+                head = method.head(self.shape.hidden, 1).to(self.shape.dtype)
+        return Own(method, head)
+
+
+class Own(nn.Module):
+    """What a run has beside its slices of the stack."""
+
+    def __init__(self, method: Composition, head: nn.Module) -> None:
+        super().__init__()
+        self.method = method
+        self.head = head  # nn.Identity: the linear one of the stack
 
 
 @dataclass
@@ -77,7 +93,11 @@ class State:
     square: Parameters
     best: Parameters  # where validation was best
     best_score: float
-    balance: Tensor  # (1 + TERMS + 1,) of a strength that sets itself: sums of squares, and the steps in them
+    balance: Tensor  # (1 + TERMS + 1,) of a gradient-balanced strength: sums of squares, and the steps in them
+    own: Parameters = field(default_factory=dict)  # of the method, and of the head that it brings
+    own_best: Parameters = field(default_factory=dict)  # where validation was best
+    own_mean: Parameters = field(default_factory=dict)  # of AdamW, of what is optimised of them
+    own_square: Parameters = field(default_factory=dict)
 
 
 class Scored(NamedTuple):
@@ -116,7 +136,7 @@ class Stack:
             raise ValueError("expected runs of one shape in a stack, got several")
         self.jobs = list(jobs)
         self.shape = max((job.shape for job in jobs), key=lambda shape: shape.inputs)
-        self.methods = [job.created() for job in jobs]
+        self.epochs, self.own = settings.epochs, [job.prepared().to(device) for job in jobs]
         by_seed = {id(job.seen): job for job in jobs}  # runs of a seed share what they see
         order = list(by_seed)
         self.seeds = [job.seed for job in by_seed.values()]
@@ -138,39 +158,67 @@ class Stack:
         self.best = {name: value.to(device) for name, value in model.stacked([own.best for own in given]).items()}
         self.best_score = torch.tensor([own.best_score for own in given], dtype=torch.float64, device=device)
         self.balance = torch.stack([own.balance for own in given], dim=1).to(device)  # (1 + TERMS + 1, r)
-        self.groups = _groups(self.jobs, self.methods, self.balance)
+        self.groups = _groups([own.method for own in self.own], self.balance)
+        self.single = [run for runs, group in self.groups if group is None for run in range(runs.start, runs.stop)]
+        self.single = [run for run in self.single if self.own[run].method.requirements()]
         for tensor in self.parameters.values():
             tensor.requires_grad_()
+        every = [*self.parameters.values(), *(tensor for own in self.own for tensor in own.parameters())]
         self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+            every, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
-        done = torch.tensor(float(self.epoch * self.steps), device=device)
         for name, tensor in self.parameters.items():
-            self.optimizer.state[tensor] = {"step": done.clone(), "exp_avg": mean[name], "exp_avg_sq": square[name]}
+            done = self._done(name.startswith("head."), device)
+            self.optimizer.state[tensor] = {"step": done, "exp_avg": mean[name], "exp_avg_sq": square[name]}
+        for own, state in zip(self.own, given, strict=True):
+            if state.own:
+                own.load_state_dict(state.own)
+            for name, tensor in own.named_parameters():
+                if name in state.own_mean:
+                    moments = {"exp_avg": state.own_mean[name], "exp_avg_sq": state.own_square[name]}
+                    moments = {key: value.to(device).clone() for key, value in moments.items()}
+                    self.optimizer.state[tensor] = {"step": self._done(name.startswith("head."), device), **moments}
+        self.own_best = [state.own_best or _copied(own) for own, state in zip(self.own, given, strict=True)]
 
     def train_epoch(self, on_step: Callable[[], None] = lambda: None) -> list[Scores]:
         """One more epoch, and the scores after it.
 
-        Those of the training rows are of the predictions in the epoch, as they were trained on.
+        Those of the training rows are of the predictions in the epoch, as they were trained on. In the first of two
+        stages, whose head is not trained yet, there are none: NaN.
         """
         squares = torch.zeros(len(self.jobs), dtype=torch.float64, device=self.which.device)
         inputs = self.parts["train"].inputs
         place = torch.arange(len(inputs), device=inputs.device)[:, None]
         runs = torch.arange(len(self.jobs), device=inputs.device)[:, None]
-        for rows in self._batches():  # (s, b)
+        stage = stage_of(self.own[0].method, self.epoch, self.epochs)  # of all
+        for number, rows in enumerate(self._batches()):  # (s, b)
             x, y = inputs[place, rows][self.which], self.targets[runs, rows[self.which]]  # (r, b, i), (r, b, 1)
-            features, outputs = model.forward(self.parameters, x, self.shape, self.pieces)
+            batches = self._changed(x, y, number)
+            if batches:
+                x, y = (
+                    _replaced(all_, {run: getattr(own, name) for run, own in batches.items()})
+                    for all_, name in ((x, "inputs"), (y, "targets"))
+                )
+            with torch.set_grad_enabled(stage != "head"):
+                features = model.forward(self.parameters, x, self.shape, self.pieces)
+            own = {run: features[run] for run in batches}  # that losses and heads of single runs have in common
+            outputs = self._outputs(self.parameters, self._calibrated(features, own, batches))
             self.optimizer.zero_grad()
-            self._loss(features, outputs, y).backward()
+            self._loss(features, own, outputs, y, batches, stage).backward()
             self.optimizer.step()
             with torch.no_grad():
                 squares += (self._decoded(outputs) - y).double().square().sum((1, 2))
             on_step()
+        for run in self.single:
+            self.own[run].method.end_epoch()
         self.epoch += 1
         trained = (squares / (self.steps * self.rows)).sqrt() * self.scale[:, 0]
         scores = self.scores(("validation", "test"))
-        self._note_best([own["validation"]["rmse"] for own in scores])
-        return [{"train": {"rmse": own}, **rest} for own, rest in zip(trained.tolist(), scores, strict=True)]
+        found = [{"train": {"rmse": own}, **rest} for own, rest in zip(trained.tolist(), scores, strict=True)]
+        if stage == "encoder":
+            found = [{part: dict.fromkeys(own, math.nan) for part, own in each.items()} for each in found]
+        self._note_best([own["validation"]["rmse"] for own in found])
+        return found
 
     def scores(self, parts: Sequence[str] = PARTS, *, best: bool = False) -> list[Scores]:
         """Of each run, computed from its parameters as they are, or as they were where validation was best."""
@@ -194,8 +242,9 @@ class Stack:
         width = max(self.shape.hidden, self.shape.first, self.shape.numbers * self.shape.encoded)
         block = max(1, _BLOCK // (len(self.jobs) * width))
         for some in inputs.split(block, dim=1):
-            with torch.no_grad():
-                features, outputs = model.forward(parameters, some[self.which], self.shape, self.pieces)
+            with torch.no_grad(), self._own_at(best):
+                features = model.forward(parameters, some[self.which], self.shape, self.pieces)
+                outputs = self._outputs(parameters, features)
                 found = self._decoded(outputs)[..., 0].double() * self.scale + self.center
             yield features, found
 
@@ -209,7 +258,10 @@ class Stack:
             for each in every
         )
         sums = self.balance[:, run].cpu().clone()
-        return State(self.epoch, parameters, mean, square, best, float(self.best_score[run]), sums)
+        named = {name: own[tensor] for name, tensor in self.own[run].named_parameters() if tensor in own}
+        brought = ({name: each[key].cpu().clone() for name, each in named.items()} for key in _MOMENTS)
+        every_own = (_copied(self.own[run]), self.own_best[run], *brought)
+        return State(self.epoch, parameters, mean, square, best, float(self.best_score[run]), sums, *every_own)
 
     def _batches(self) -> list[Tensor]:
         """Rows of each step of the epoch ``(s, b)``: of each seed its own."""
@@ -220,23 +272,84 @@ class Stack:
         rows = torch.from_numpy(np.stack(drawn)).to(self.which.device)
         return list(rows.split(self.rows, dim=1))
 
-    def _loss(self, features: Tensor, outputs: Tensor, targets: Tensor) -> Tensor:
+    def _done(self, head: bool, device: str) -> Tensor:
+        """Steps that the optimizer has made of the head, or of all else: of two stages each has its own."""
+        first = first_epochs(self.own[0].method, self.epochs)
+        epochs = self.epoch if not first else max(self.epoch - first, 0) if head else min(self.epoch, first)
+        return torch.tensor(float(epochs * self.steps), device=device)
+
+    def _changed(self, x: Tensor, y: Tensor, number: int) -> dict[int, Batch]:
+        """The batches of single runs as their methods want them, by run.
+
+        Args:
+            x: inputs ``(r, b, i)``.
+            y: targets ``(r, b, 1)``.
+            number: of the step in its epoch: with it and the seed come the draws.
+        """
+        found = {}
+        for run in self.single:
+            drawn = np.random.default_rng([self.jobs[run].seed, _DRAWS, self.epoch, number]).integers(2**62)
+            generator = torch.Generator().manual_seed(int(drawn))
+            found[run] = self.own[run].method.change(Batch(x[run], y[run]), generator)
+        return found
+
+    def _calibrated(self, features: Tensor, own: dict[int, Tensor], batches: dict[int, Batch]) -> Tensor:
+        """Features as the heads are to see them."""
+        return _replaced(features, {run: self.own[run].method.calibrate(own[run], batches[run]) for run in own})
+
+    def _outputs(self, parameters: Parameters, features: Tensor) -> Tensor:
+        """Of the stack's linear heads, and of those that methods bring."""
+        brought = {run: self.own[run].head(features[run]) for run in self.single if self.own[run].method.own_head}
+        return _replaced(model.outputs(parameters, features), brought)
+
+    def _loss(
+        self,
+        features: Tensor,
+        own: dict[int, Tensor],
+        outputs: Tensor,
+        targets: Tensor,
+        batches: dict[int, Batch],
+        stage: str,
+    ) -> Tensor:
         """A sum over all runs, whose gradient is each run's own."""
         task_losses = (outputs - targets).square().mean((1, 2)) if outputs.shape[2] == 1 else outputs.new_zeros(0)
         head = self.parameters["head.weight"].detach()
         parts = []
         for runs, group in self.groups:
-            if not self.methods[runs.start].replaces_task_loss:
+            if group is not None:
                 parts.append(task_losses[runs].sum())
-            if isinstance(group, Regularized):
                 parts.append(group.loss(features[runs], targets[runs], task_losses[runs].detach(), head[runs]))
-            elif group is not None:
-                parts.append(group.loss(features[runs], targets[runs], outputs[runs]))
+            elif runs.start not in batches:  # the baseline
+                parts.append(task_losses[runs].sum())
+            else:
+                parts += [
+                    self._single_loss(run, own[run], outputs[run], batches[run], stage)
+                    for run in range(runs.start, runs.stop)
+                ]
         return torch.stack(parts).sum()
+
+    def _single_loss(self, run: int, features: Tensor, outputs: Tensor, batch: Batch, stage: str) -> Tensor:
+        """As :func:`ordinal_entropy.methods.training_loss` has it, of what the stack has computed."""
+        method = self.own[run].method
+        method.observe(features.detach(), batch.targets)
+        step = Step(batch, features, outputs, squared_error)
+        return method.loss(step if stage != "encoder" else step._replace(outputs=None), stage)
 
     def _decoded(self, outputs: Tensor) -> Tensor:
         """Standardized predictions ``(r, n, 1)``."""
-        return torch.stack([method.decode(own) for method, own in zip(self.methods, outputs, strict=True)])
+        return torch.stack([own.method.decode(each) for own, each in zip(self.own, outputs, strict=True)])
+
+    @contextmanager
+    def _own_at(self, best: bool) -> Iterator[None]:
+        """With what methods and their heads were where validation was best, if so wanted."""
+        now = {run: _copied(self.own[run]) for run in self.single} if best else {}
+        for run in now:
+            self.own[run].load_state_dict(self.own_best[run])
+        try:
+            yield
+        finally:
+            for run, state in now.items():
+                self.own[run].load_state_dict(state)
 
     @torch.no_grad()
     def _note_best(self, validation: Sequence[float]) -> None:
@@ -247,37 +360,40 @@ class Stack:
         for name, tensor in self.parameters.items():
             of_run = better.view(-1, *[1] * (tensor.dim() - 1))
             self.best[name] = torch.where(of_run, tensor.detach(), self.best[name])
+        for run in self.single:
+            if bool(better[run]):
+                self.own_best[run] = _copied(self.own[run])
 
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def _groups(
-    jobs: Sequence[Job], created: Sequence[Method], sums: Tensor
-) -> list[tuple[slice, Regularized | Called | None]]:
-    """Runs side by side that are computed together, with what their method adds; None: nothing."""
-    units = [unit_regularizer(job.method, job.options) for job in jobs]
-    kinds = [job.method if unit is None else repr(unit) for job, unit in zip(jobs, units, strict=True)]
-    found: list[tuple[slice, Regularized | Called | None]] = []
-    for kind, group in itertools.groupby(range(len(jobs)), key=lambda run: kinds[run]):
+def _groups(methods: Sequence[Composition], sums: Tensor) -> list[tuple[slice, Regularized | None]]:
+    """Runs side by side that are computed together, with what their method adds; None: run by run."""
+    units = [unit_regularizer(method) for method in methods]
+    kinds = [method.name if unit is None else repr(unit) for method, unit in zip(methods, units, strict=True)]
+    found: list[tuple[slice, Regularized | None]] = []
+    for _, group in itertools.groupby(range(len(methods)), key=lambda run: kinds[run]):
         own = list(group)
         runs = slice(own[0], own[-1] + 1)
         unit = units[runs.start]
-        if kind == "baseline":
+        if unit is None:
             found.append((runs, None))
-        elif unit is None:
-            found.append((runs, Called(created[runs])))
         else:
-            found.append((runs, Regularized(unit, *_strengths(created[runs], sums), sums[:-1, runs], sums[-1, runs])))
+            found.append((runs, Regularized(unit, *strengths_of(methods[runs], sums), sums[:-1, runs], sums[-1, runs])))
     return found
 
 
-def _strengths(created: Sequence[Method], like: Tensor) -> tuple[Tensor, bool, Tensor]:
-    """Weights of both terms ``(2, g)``, whether any set themselves, and the fractions ``(g,)`` of those that do."""
-    regularizers = [method.regularizer for method in created if isinstance(method, Regularizer)]
-    weights = [[own.diversity_weight, own.tightness_weight] for own in regularizers]
-    fractions = [0.0 if own.balance is None else own.balance.fraction for own in regularizers]
-    return like.new_tensor(weights).mT, any(fractions), like.new_tensor(fractions)
+def _replaced(stacked: Tensor, by_run: dict[int, Tensor]) -> Tensor:
+    """Tensors of all runs, those of some runs replaced."""
+    if not by_run:
+        return stacked
+    return torch.stack([by_run.get(run, own) for run, own in enumerate(stacked)])
+
+
+def _copied(own: Own) -> Parameters:
+    """The state of what a run has of its own, on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in own.state_dict().items()}
 
 
 def begun(job: Job) -> State:
