@@ -5,6 +5,8 @@ import weakref
 
 import pytest
 
+from of_every_kind import of_every_kind  # noqa: F401  a fixture
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: tests of Ctrl-C want to be heard
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

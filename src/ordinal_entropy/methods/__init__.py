@@ -12,7 +12,7 @@ from ordinal_entropy.methods.composition import (
     stage_of,
     training_loss,
 )
-from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, weighted_mean
+from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, squared_error, weighted_mean
 from ordinal_entropy.methods.registry import compose, create, describe, names, options, register, split
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "register",
     "require",
     "split",
+    "squared_error",
     "stage_of",
     "training_loss",
     "weighted_mean",

@@ -188,3 +188,13 @@ def weighted_mean(losses: Tensor, mask: Tensor | None = None, weight: Tensor | N
     if mask is None:
         return losses.sum() / max(losses.numel(), 1)
     return losses.sum() / mask.sum().clamp(min=1)
+
+
+def squared_error(outputs: Tensor, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
+    """The mean squared error, as a :class:`TaskLoss`.
+
+    Example:
+        >>> squared_error(torch.tensor([[1.0], [3.0]]), torch.zeros(2, 1))
+        tensor(5.)
+    """
+    return weighted_mean((outputs - targets).square(), mask, weight)

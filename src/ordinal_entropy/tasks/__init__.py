@@ -197,13 +197,22 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
         found[part] = {key: value for key, value in offered.items() if key in known}
         if "strength" in known:  # fixed, unless told otherwise
             found[part].pop("balance", None)
-    for setting in plan.recipe.method_options:
-        name, _, text = setting.partition("=")
-        part, option = _part_and_option(name)
+    for part, option, value in part_options(plan.recipe):
         if part in found:
             found[part].pop({"strength": "balance", "balance": "strength"}.get(option, ""), None)
-            found[part][option] = literal(text)
+            found[part][option] = value
     return methods.create(plan.method, found)
+
+
+def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
+    """The options of single parts that a recipe has: part, option, value.
+
+    Example:
+        >>> part_options(recipe("linear", "quick", ["method.oe.strength=5"]))
+        [('oe', 'strength', 5)]
+    """
+    named = [setting.partition("=") for setting in recipe.method_options]
+    return [(*_part_and_option(name), literal(text)) for name, _, text in named]
 
 
 def _part_and_option(name: str) -> tuple[str, str]:

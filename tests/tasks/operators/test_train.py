@@ -13,13 +13,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ordinal_entropy import functional
+from ordinal_entropy import functional, methods
 from ordinal_entropy.balance import Balance
 from ordinal_entropy.tasks.operators import data, graph, interrupts, model, stepping, train
+from ordinal_entropy.tasks.operators import jobs as jobs_module
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.draws import drawn_rows
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 from plain_network import plain_network
+
+from of_every_kind import NAMES
 
 FAMILY = {
     "ld": {},
@@ -552,3 +555,87 @@ class TestOnAGPU:
         found = train.train(MIXED, a_split(), self.settings, device="cuda", folder=tmp_path)
         for a, b in zip(train.train(MIXED, a_split(), self.settings, device="cuda"), found, strict=True):
             np.testing.assert_allclose(a.test, b.test, rtol=1e-9)
+
+
+def loop_of_plain_pytorch(job, split, settings):
+    """The validation error of a run whose method the stack has not written out."""
+    x, y = training_rows(job, split)
+    own = jobs_module._single(job).double()
+    own.prepare(y, x, settings.hidden)
+    layers = model.initial((x.shape[1], settings.hidden, settings.hidden, own.outputs(1)), job.seed, job.initial)
+    parameters = [part.clone().requires_grad_() for layer in layers for part in layer]
+    head = plain_head = lambda z: z @ parameters[-2] + parameters[-1]
+    if own.own_head:
+        torch.manual_seed(job.seed)
+        head = own.head(settings.hidden, 1).double()
+    every = [*parameters, *(head.parameters() if head is not plain_head else ()), *own.parameters()]
+    optimizer = torch.optim.AdamW(every, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+    def encoder(rows):
+        for weight, bias in zip(parameters[:-2:2], parameters[1:-2:2], strict=True):
+            rows = (rows @ weight + bias).relu()
+        return rows
+
+    for step in range(settings.steps):
+        drawn = int(np.random.default_rng([job.seed, 1, step]).integers(2**62))
+        stage = methods.stage_of(own, step, settings.steps)
+        torch.manual_seed(drawn)
+        generator = torch.Generator().manual_seed(drawn)
+        batch = methods.Batch(x, y)
+        loss = methods.training_loss(own, encoder, head, batch, methods.squared_error, generator, stage=stage)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        own.end_epoch()
+    table = np.hstack([split.validation.functions, split.validation.places])
+    with torch.no_grad():
+        guess = own.decode(head(encoder(torch.from_numpy(table))))
+    return float((guess - torch.from_numpy(split.validation.values)).square().mean())
+
+
+SINGLES = Settings(steps=12, hidden=6, learning_rate=1e-2, evaluate_every=12, dtype="float64")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
+    """Beside runs that the stack has written out, which it does not disturb."""
+    split = a_split(repeated=True)
+    jobs = [Job(name, seed=k, part=k, rows=40, initial="default", strength=0.1, bins=5) for k in (0, 1)]
+    beside = [Job(method, seed=2, rows=40, initial="default", strength=0.1) for method in ("baseline", "oe")]
+    histories = train.train([*beside[:1], jobs[0], *beside[1:], jobs[1]], split, SINGLES)
+    found = [histories[1].validation[-1], histories[3].validation[-1]]
+    assert found == pytest.approx([loop_of_plain_pytorch(job, split, SINGLES) for job in jobs], rel=1e-9)
+    alone = train.train(beside, split, SINGLES)
+    assert [histories[0].test[-1], histories[2].test[-1]] == pytest.approx([h.test[-1] for h in alone], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["bent+shrunk", "deep+oe-balanced", "first"])
+def test_a_method_of_any_kind_goes_on_from_its_checkpoint(name, tmp_path, of_every_kind):
+    split = a_split(repeated=True)
+    jobs = [Job(name, seed=0, rows=40, initial="default"), Job("oe", seed=0, rows=40, initial="default")]
+    settings = replace(SINGLES, evaluate_every=3, checkpoint_every=6)
+    whole = train.train(jobs, split, settings)
+
+    def stop(done, total):
+        if done >= 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train.train(jobs, split, settings, folder=tmp_path, progress=stop)
+    again = train.train(jobs, split, settings, folder=tmp_path)
+    assert [history.test for history in again] == [history.test for history in whole]
+    assert train.evaluate(jobs, split, settings, folder=tmp_path)[1][0].test == whole[0].test[-1]
+
+
+def test_options_of_one_part_reach_every_kind_of_run():
+    split = a_split(repeated=True)
+    settings = replace(SINGLES, steps=4, evaluate_every=4)
+
+    def last(method, **further):
+        (history,) = train.train([Job(method, seed=0, rows=40, initial="default", **further)], split, settings)
+        return history.test[-1]
+
+    assert last("oe", options=(("oe", "strength", 0.5),)) == last("oe", strength=0.5) != last("oe")
+    assert last("ld", options=(("oe", "strength", 0.5),)) == last("ld")
+    one, two = (last("huber+ld", options=(("ld", "strength", strength),)) for strength in (0.0, 50.0))
+    assert one == last("huber", options=()) and two != one

@@ -10,11 +10,12 @@ import torch
 from ordinal_entropy import methods
 from ordinal_entropy.methods.ordinal_entropy import FIXED
 from ordinal_entropy.tasks.tabular import model
-from ordinal_entropy.tasks.tabular.added import squared_error
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
 from ordinal_entropy.tasks.tabular.model import Shape
 from ordinal_entropy.tasks.tabular.stack import Job, Settings, Stack
+
+from of_every_kind import NAMES
 
 SETTINGS = Settings(epochs=3, batch_size=22, learning_rate=1e-2, weight_decay=0.1, feature_rows=0)
 OPTIONS = {"strength": 0.5, "balance": 20.0, "rescale": "max", "grouping": "unique"}  # strong, to be seen
@@ -90,7 +91,7 @@ def alone(job):
             generator = torch.Generator().manual_seed(int(drawn))
             batch = methods.Batch(inputs[rows], y[rows])
             stage = methods.stage_of(method, epoch, 3)
-            loss = methods.training_loss(method, encoder, head, batch, squared_error, generator, stage=stage)
+            loss = methods.training_loss(method, encoder, head, batch, methods.squared_error, generator, stage=stage)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -122,92 +123,7 @@ def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     assert apart.min() > 0.01
 
 
-class Bent(methods.Method):
-    """A term with a parameter."""
-
-    kind = "term"
-
-    def __init__(self):
-        super().__init__()
-        self.power = torch.nn.Parameter(torch.tensor(1.0))
-
-    def term(self, step):
-        return (step.features.square().mean() - self.power).square()
-
-
-class Deep(methods.Method):
-    """A head of two layers."""
-
-    kind = "head"
-
-    def head(self, width, t):
-        return torch.nn.Sequential(torch.nn.Linear(width, 3), torch.nn.ReLU(), torch.nn.Linear(3, t))
-
-
-class Rare(methods.Method):
-    """Weights by the distance from the mean."""
-
-    kind = "weights"
-
-    def change(self, batch, generator=None):
-        return batch._replace(weight=1 + batch.targets.abs())
-
-
-class Mixed(methods.Method):
-    """Rows mixed with their neighbours in the batch."""
-
-    kind = "mixing"
-
-    def change(self, batch, generator=None):
-        share = torch.rand(len(batch.targets), 1, generator=generator).to(batch.targets)
-        mixed = [share * each + (1 - share) * each.roll(1, 0) for each in (batch.inputs, batch.targets)]
-        return batch._replace(inputs=mixed[0], targets=mixed[1])
-
-
-class Shrunk(methods.Method):
-    """Features divided by their running size."""
-
-    kind = "smoothing"
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("size", torch.ones(()))
-        self.register_buffer("next", torch.ones(()))
-
-    def calibrate(self, features, batch):
-        return features / self.size
-
-    def observe(self, features, targets):
-        self.next = features.abs().mean() + 0.5
-
-    def end_epoch(self):
-        self.size = self.next.clone()
-
-
-class First(methods.Method):
-    """A term alone, then the head alone."""
-
-    kind = "term"
-    stages = ("encoder", "head")
-
-    def term(self, step):
-        return (step.features.mean(1) - step.batch.targets[:, 0]).square().mean()
-
-
-@pytest.fixture
-def of_every_kind(monkeypatch):
-    monkeypatch.setattr(methods.registry, "_REGISTRY", dict(methods.registry._REGISTRY))
-    for kind in (Bent, Deep, Rare, Mixed, Shrunk, First):
-        methods.register(kind.__name__.lower(), kind)
-
-
-OF_EVERY_KIND = [
-    "bent", "deep", "rare", "mixed", "shrunk", "first", "huber", "classification+rare+mixed+shrunk+oe+bent",
-    "deep+oe-balanced",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OF_EVERY_KIND)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
     seen_by = views((0, 1))
     jobs = [job(name, seed, seen_by[seed], dtype=torch.float64) for seed in (0, 1)]
@@ -233,7 +149,7 @@ def test_stages_train_the_encoder_first_and_then_the_head(of_every_kind):
         before = now
 
 
-@pytest.mark.parametrize("name", OF_EVERY_KIND)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_method_of_any_kind_goes_on_from_its_state(name, of_every_kind):
     view = views((0,))[0]
     jobs = [job(name, 0, view, dtype=torch.float64)]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy import methods
-from ordinal_entropy.methods import Method
-from ordinal_entropy.methods.ablations import BALANCED, Regularizer
+from ordinal_entropy.methods import Composition
+from ordinal_entropy.methods.ordinal_entropy import BALANCED, FIXED, Regularizer
 
 # Up to so many drawn rows a matrix of all pairs for each of several steps costs less than the fused operator.
 FEW_ROWS = {"cpu": 128, "cuda": 32}
@@ -19,7 +19,7 @@ FEW_ROWS = {"cpu": 128, "cuda": 32}
 class Job:
     """One run: a method, its options, the seed, and the part of the training rows it sees."""
 
-    method: str  # a name of ``ordinal_entropy.methods``
+    method: str  # a name of ``ordinal_entropy.methods``, or several joined by +
     seed: int  # of the first parameters and of the draws
     part: int = 0  # trains on rows [part * rows, (part + 1) * rows) of the training rows, past their end from the start
     rows: int = 1000
@@ -30,6 +30,7 @@ class Job:
     initial: str = "authors"
     bins: int = 100  # classification only, over the range of the run's training targets
     decode: str = "center"  # classification only
+    options: tuple[tuple[str, str, Any], ...] = ()  # of one part each: part, option, value
     name: str = ""  # of its folder below that of the stack, for features that it keeps
 
     def __post_init__(self) -> None:
@@ -41,7 +42,7 @@ class Job:
 class Term(NamedTuple):
     """One call of a method, whose value is a mean over runs."""
 
-    method: Method
+    method: Composition
     only_with_pairs: bool  # the mean is over the runs that drew two different targets
     every_row_a_center: bool
 
@@ -66,10 +67,11 @@ class Group(NamedTuple):
     """Runs next to each other in the stack that have a method and its options in common."""
 
     runs: slice
-    method: Method
+    method: Composition
     terms: tuple[Term, ...]  # what the method is called as on drawn rows
     samples: int  # rows drawn for them
     pairs: Pairs | None  # the same as the terms, where there is such a thing
+    single: bool = False  # one run, whose step is taken by `methods.training_loss`
 
 
 def in_stack_order(jobs: Sequence[Job], targets: Tensor) -> list[int]:
@@ -96,15 +98,20 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
     found = []
     start = 0
     for end in range(1, len(jobs) + 1):
-        if end < len(jobs) and kinds[end] == kinds[start]:
+        if end < len(jobs) and kinds[end] == kinds[start] and not is_single(jobs[start]):
             continue
         job, runs = jobs[start], slice(start, end)
+        if is_single(job):
+            found.append(Group(runs, _single(job), (), 0, None, single=True))
+            start = end
+            continue
         ranges = {"low": targets[runs].amin((1, 2)).to(like), "high": targets[runs].amax((1, 2)).to(like)}
         method = methods.create(job.method, **_options(job), **(ranges if _replaces_task_loss(job) else {}))
         terms = []
         for name, grouping in _terms(job, distinct[start]):
             options = {**_options(job), "per": "image", "grouping": grouping}
-            term = methods.create(name, **{k: v for k, v in options.items() if k in methods.options(name)})
+            known = [option for option in methods.options(name) if option != "balance"]
+            term = methods.create(name, **{k: v for k, v in options.items() if k in known})
             terms.append(Term(term, name != "lt" and grouping == "unique", grouping == "none"))
         samples = job.rows if job.samples is None else min(job.samples, job.rows)
         alone = [term.method for term in terms if term.every_row_a_center]
@@ -115,12 +122,47 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
     return found
 
 
-def _pairs(method: Method) -> Pairs | None:
-    if not isinstance(method, Regularizer):
+def is_single(job: Job) -> bool:
+    """Whether a run takes its steps by itself: all but the baseline, ordinal entropy and its relatives, classification.
+
+    Those are written out for the whole stack, see :mod:`ordinal_entropy.tasks.operators.stepping`.
+    """
+    return job.method not in ("baseline", "classification", *FIXED)
+
+
+def regularizer_of(method: Composition) -> Regularizer:
+    """The one part of a relative of ordinal entropy."""
+    (part,) = method.parts.values()
+    assert isinstance(part, Regularizer)
+    return part
+
+
+def _single(job: Job) -> Composition:
+    """The method of such a run; its regularizers draw as many rows as those of other runs."""
+    found = {}
+    for part in methods.split(job.method):
+        known = methods.options(part)
+        own = {"strength": job.strength, "rescale": job.rescale, "max_samples": job.samples, "bins": job.bins}
+        if "strength" not in known:
+            own["balance"] = job.balance
+        found[part] = {name: value for name, value in own.items() if name in known}
+        if "decode" in known:
+            found[part]["decode"] = job.decode
+    for part, option, value in job.options:
+        if part in found:
+            found[part].pop({"strength": "balance", "balance": "strength"}.get(option, ""), None)
+            found[part][option] = value
+    return methods.create(job.method, found)
+
+
+def _pairs(method: Composition) -> Pairs | None:
+    name, part = next(iter(method.parts.items()))
+    if not isinstance(part, Regularizer):
         return None
-    options = method.regularizer
+    options = part.regularizer
     geometry = Geometry(options.distance, options.normalize or options.distance == "cosine")
-    return Pairs(geometry, str(options.weighting), options.rescale, float(options.diversity_weight))
+    strength = method.strengths[name] * float(options.diversity_weight)
+    return Pairs(geometry, str(options.weighting), options.rescale, strength)
 
 
 def _terms(job: Job, distinct: bool) -> tuple[tuple[str, str], ...]:
@@ -142,6 +184,9 @@ def _terms(job: Job, distinct: bool) -> tuple[tuple[str, str], ...]:
 
 def _kind(job: Job, distinct: bool) -> tuple[Any, ...]:
     """What jobs of one group have in common; sorts those that replace the task loss behind all others."""
+    if is_single(job):
+        made = _single(job)
+        return made.replaces_task_loss, made.outputs(1), len(methods.names()), job.method
     options, terms = _options(job), _terms(job, distinct)
     samples = (job.samples is None, job.samples or 0) if terms else (False, 0)
     first = _replaces_task_loss(job), options.get("bins", 1), methods.names().index(job.method)
@@ -158,6 +203,8 @@ def _replaces_task_loss(job: Job) -> bool:
 
 
 def _options(job: Job) -> dict[str, Any]:
-    """Those options of the job that its method takes."""
+    """Those options of the job that its method takes, and its own."""
     taken = methods.options(job.method)  # an unknown name is an error here
-    return {name: getattr(job, name) for name in ("strength", "balance", "rescale", "bins", "decode") if name in taken}
+    strength = "balance" if job.method in BALANCED else "strength"
+    found = {name: getattr(job, name) for name in (strength, "rescale", "bins", "decode") if name in taken}
+    return {**found, **{option: value for part, option, value in job.options if part == job.method}}

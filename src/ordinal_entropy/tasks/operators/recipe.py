@@ -22,7 +22,7 @@ from ordinal_entropy.recipes import (
     require_not_negative,
     require_positive,
 )
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, run_names
+from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, part_options, run_names
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
@@ -30,7 +30,7 @@ from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
 _VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
 # What runs of one stack may differ in; all else is one for all.
-_OF_A_RUN = ("strength", "balance", "samples", "rescale", "initial", "bins", "decode")
+_OF_A_RUN = ("strength", "balance", "samples", "rescale", "initial", "bins", "decode", "method_options")
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,7 @@ def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> 
             initial=recipe.initial,
             bins=recipe.bins,
             decode=recipe.decode,
+            options=tuple(part_options(recipe)),
         )
         for method in methods
         for seed in seeds

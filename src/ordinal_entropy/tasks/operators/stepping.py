@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from ordinal_entropy import balance
-from ordinal_entropy.methods.ablations import BALANCED
+from ordinal_entropy.methods.ordinal_entropy import BALANCED
 from ordinal_entropy.tasks.operators import model
 from ordinal_entropy.tasks.operators.draws import drawn_rows
-from ordinal_entropy.tasks.operators.jobs import Geometry, Group, Job, groups
+from ordinal_entropy.tasks.operators.jobs import Geometry, Group, Job, groups, regularizer_of
 from ordinal_entropy.tasks.operators.pairs import pair_weights, weighted_distances
+from ordinal_entropy.tasks.operators.single import Single
 
 _MOST_TERMS = 2  # of a method: diversity and tightness
 _PIECE = 2**14  # parameters that one processor of a GPU updates
@@ -54,6 +55,7 @@ class Stepping:
         weight_decay: of AdamW.
         dtype: that is computed in.
         device: that is computed on.
+        steps: in all, which two stages share.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Stepping:
         weight_decay: float,
         dtype: torch.dtype,
         device: torch.device,
+        steps: int = 0,
     ) -> None:
         _, n, i = inputs.shape
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
@@ -89,8 +92,23 @@ class Stepping:
         self.stack = model.empty(i, hidden, heads, dtype=dtype, device=str(device))
         model.fill(self.stack, [job.seed for job in jobs], [job.initial for job in jobs])
         self.gradient = model.like(self.stack)
+        self.singles = {
+            run: Single(
+                group.method,
+                jobs[run].seed,
+                model.of_run(self.stack, run),
+                self.inputs[run, :, :i],
+                self.targets[run],
+                steps=steps,
+                learning_rate=learning_rate,
+                weight_decay=weight_decay,
+            )
+            for group in self.groups
+            if group.single
+            for run in (group.runs.start,)
+        }
         # All that a step changes and the next one needs. These tensors stay where they are.
-        self.state = {
+        self._state = {
             "parameters": self.stack.flat,
             "mean": torch.zeros_like(self.stack.flat),
             "square": torch.zeros_like(self.stack.flat),
@@ -100,8 +118,8 @@ class Stepping:
         fractions = [job.balance if job.method in BALANCED else 0.0 for job in jobs]
         self.fractions = self.targets.new_tensor(fractions) if any(fractions) else None  # (r,)
         if self.fractions is not None:  # running sums for strengths that set themselves
-            self.state["squares"] = self.targets.new_zeros(1 + _MOST_TERMS, len(jobs))
-            self.state["balanced_steps"] = self.targets.new_zeros(len(jobs))
+            self._state["squares"] = self.targets.new_zeros(1 + _MOST_TERMS, len(jobs))
+            self._state["balanced_steps"] = self.targets.new_zeros(len(jobs))
         numbers = torch.arange(len(jobs), device=device)
         self.runs = [torch.cat([numbers[group.runs] for group in bundle.groups]) for bundle in self.bundles]
         self.hidden = [self._rows_with_one(hidden) for _ in self.stack.hidden]
@@ -113,6 +131,16 @@ class Stepping:
         # On a GPU the regularizers run beside each other: they are many small kernels.
         self.streams = [torch.cuda.Stream(device) for _ in self.bundles] if device.type == "cuda" else []
 
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """All that a step changes and the next one needs, by name."""
+        if not self.singles:
+            return self._state
+        own = {
+            f"{run}.{name}": tensor for run, single in self.singles.items() for name, tensor in single.state().items()
+        }
+        return {**self._state, **own}
+
     def _rows_with_one(self, width: int) -> Tensor:
         """Room for rows ``(r, n, width)`` that a 1 follows, each beginning where a GPU reads fastest."""
         rows = self.targets.new_zeros(*self.targets.shape[:2], -(-(width + 1) // 8) * 8)
@@ -122,9 +150,12 @@ class Stepping:
     @torch.no_grad()
     def advance(self, steps: int) -> None:
         """So many steps."""
-        for draws in self._draws(steps):
+        first = int(self._state["step"]) if self.singles else 0  # a look at the device, which a graph must not take
+        for number, draws in enumerate(self._draws(steps)):
             self._step(draws)
-        self.state["step"] += steps
+            for single in self.singles.values():
+                single.step(first + number)
+        self._state["step"] += steps
 
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -157,7 +188,12 @@ class Stepping:
             inputs: ``(r, n, i)``, or ``(n, i)`` for all.
         """
         features, outputs = model.forward(self.stack, inputs)
-        return features, torch.cat([group.method.decode(self._of(group, outputs)) for group in self.groups])
+        found = [self._of(group, outputs) for group in self.groups]
+        for place, group in enumerate(self.groups):
+            if group.single and group.method.own_head:
+                found[place] = self.singles[group.runs.start].head(features[group.runs])
+        each = zip(self.groups, found, strict=True)
+        return features, torch.cat([group.method.decode(own) for group, own in each])
 
     def _draws(self, steps: int) -> list[Draws]:
         """Of so many steps, found at once: few operations instead of few in each step."""
@@ -227,7 +263,7 @@ class Stepping:
             if by_out.shape[2] == 1:
                 torch.sub(out, self.targets[head.runs], out=by_out).mul_(2 / n)
         for group in self.groups:
-            if group.method.replaces_task_loss:
+            if group.method.replaces_task_loss and not group.single:
                 size = self.sizes[group.runs.start]
                 leaf = self._of(group, self.outputs).detach().requires_grad_()
                 with torch.enable_grad():
@@ -282,7 +318,7 @@ class Stepping:
             some = slice(start, start + bundle.runs * bundle.samples)
             start = some.stop
             if _is_balanced(bundle.groups[0]):
-                regularizer = bundle.groups[0].method.regularizer  # type: ignore[attr-defined]
+                regularizer = regularizer_of(bundle.groups[0].method).regularizer
                 shape = bundle.runs, bundle.samples, -1
                 rounding[:, runs] = regularizer.rounding(self.drawn[some].view(shape), draws.targets[some].view(shape))
         squares, steps = balance.moved(
@@ -326,6 +362,13 @@ class Stepping:
         return tensors[k][group.runs.start - head.runs.start : group.runs.stop - head.runs.start]
 
     def _adamw(self) -> None:
+        """Of all runs; those that step by themselves keep their parameters."""
+        kept = [parameter.detach().clone() for single in self.singles.values() for parameter in single.parameters]
+        self._adamw_of_all()
+        for parameter, value in zip((p for s in self.singles.values() for p in s.parameters), kept, strict=True):
+            parameter.copy_(value)
+
+    def _adamw_of_all(self) -> None:
         adamw(
             self._pieces(self.stack.flat),
             self._pieces(self.gradient.flat),
@@ -376,7 +419,7 @@ def _bundles(groups: Sequence[Group]) -> list[Bundle]:
 
 
 def _is_balanced(group: Group) -> bool:
-    return getattr(getattr(group.method, "regularizer", None), "balance", None) is not None
+    return len(group.method.balances) > 0
 
 
 def _count(group: Group) -> int:

@@ -205,6 +205,7 @@ class _Training:
             weight_decay=settings.weight_decay,
             dtype=dtype,
             device=device,
+            steps=settings.steps,
         )
         inputs = self.stepping.inputs[..., : x.shape[1]]
         self.parts = [(inputs, y[own].to(device))]  # training, validation, test; targets in float64
@@ -221,7 +222,7 @@ class _Training:
         """Some steps, at most up to the next evaluation."""
         every = self.settings.evaluate_every
         count = min(self.at_once, every - self.step % every, self.settings.steps - self.step)
-        if count == self.at_once and self.stepping.stack.flat.is_cuda:
+        if count == self.at_once and self.stepping.stack.flat.is_cuda and not self.stepping.singles:
             if self.captured is None:
                 self.captured = graph.captured(self.stepping, count)
             self.captured.replay()
@@ -264,7 +265,7 @@ class _Training:
     def save(self) -> None:
         """Writes the checkpoint, where there is a folder for it."""
         if self.folder is not None:
-            state = {name: tensor.cpu() for name, tensor in self.stepping.state.items()}
+            state = {name: tensor.detach().cpu() for name, tensor in self.stepping.state.items()}
             histories = [list(history) for history in self.histories]
             checkpoint.save(self.folder, self.identity, {"step": self.step, "histories": histories, "state": state})
 
@@ -292,7 +293,8 @@ class _Training:
 def _identity(jobs: Sequence[Job], split: Split, settings: Settings) -> dict[str, Any]:
     """What the numbers of a training depend on."""
     shared = {key: value for key, value in asdict(settings).items() if not key.startswith(("checkpoint", "feature"))}
-    own = [{key: value for key, value in asdict(job).items() if key != "name"} for job in jobs]
+    left_out = "name", *(() if any(job.options for job in jobs) else ("options",))  # a later key
+    own = [{key: value for key, value in asdict(job).items() if key not in left_out} for job in jobs]
     return {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
 
 

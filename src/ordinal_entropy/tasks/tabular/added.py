@@ -14,15 +14,10 @@ from torch import Tensor
 from ordinal_entropy import balance
 from ordinal_entropy.balance import Balance
 from ordinal_entropy.losses import OrdinalEntropy
-from ordinal_entropy.methods import Composition, weighted_mean
+from ordinal_entropy.methods import Composition
 from ordinal_entropy.methods.ordinal_entropy import Regularizer
 
 TERMS = 2  # diversity and tightness
-
-
-def squared_error(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
-    """The task loss of a run: the mean of weight times squared error."""
-    return weighted_mean((outputs - targets).square(), mask, weight)
 
 
 def unit_regularizer(method: Composition) -> OrdinalEntropy | None:

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.methods import Batch, Composition, Step, first_epochs, require, stage_of
+from ordinal_entropy.methods import Batch, Composition, Step, first_epochs, require, squared_error, stage_of
 from ordinal_entropy.tasks.tabular import model
-from ordinal_entropy.tasks.tabular.added import TERMS, Regularized, squared_error, strengths_of, unit_regularizer
+from ordinal_entropy.tasks.tabular.added import TERMS, Regularized, strengths_of, unit_regularizer
 from ordinal_entropy.tasks.tabular.inputs import Part, Seen
 from ordinal_entropy.tasks.tabular.metrics import NAMES, errors
 from ordinal_entropy.tasks.tabular.model import Parameters, Pieces, Shape
