@@ -130,8 +130,9 @@ def test_a_recipe_that_no_options_make_has_none():
     assert tasks.arguments("linear", newer) is None and tasks.arguments("custom", {}) is None
 
 
-def test_the_page_of_ones_own_loop_claims_no_command_and_no_validation(tmp_path):
-    found = oe.compare(lambda method, seed: seed % 3 + (method == "oe") * (1 + seed % 2), seeds=6, metric="loss")
+@pytest.mark.parametrize("task", ["custom", "linear"])
+def test_the_page_of_ones_own_loop_claims_no_command_and_no_validation(task, tmp_path):
+    found = oe.compare(lambda method, seed: seed % 3 + (method == "oe") * (1 + seed % 2), seeds=6, task=task)
     found.write(tmp_path / "own")
     assert report.write(tmp_path / "own") == []
     page = (tmp_path / "own" / "report.html").read_text()
