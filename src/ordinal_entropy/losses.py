@@ -239,18 +239,17 @@ class OrdinalEntropy(nn.Module):
     ) -> Tensor:
         """Both terms at the strengths that the balance finds."""
         features, targets = data[:2]
-        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
-            raise ValueError(
-                f"expected task_loss with balance={balance.fraction:g}, a strength that sets itself, got none: call it "
-                "as regularizer(features, targets, task_loss=loss)"
-            )
         weights = self.diversity_weight, self.tightness_weight
         push, pull = (float(weight != 0) for weight in weights)  # a term of weight 0 is not computed
-        terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
-        if task_loss is None:
-            found = balance.strengths
-        else:
-            found = balance(features, task_loss, *terms, rounding=self.rounding(features[None], targets[None])[:, 0])
+        try:
+            terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
+        except Exception as error:
+            if self.gather:  # which has told all ranks
+                raise
+            balance.give_up(features, error)
+        found: Tensor = balance(
+            features, task_loss, *terms, rounding=self.rounding(features[None], targets[None])[:, 0]
+        )
         return weights[0] * found[0] * terms[0] + weights[1] * found[1] * terms[1]
 
     def _balance(self, given: float | Balance | None) -> Balance | None:
