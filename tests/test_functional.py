@@ -520,10 +520,11 @@ def test_sample_weights_of_any_size(kernel, grouping):
     features, targets = batch(dtype=torch.float32)
     weight = torch.arange(1.0, 15.0)
     with kernels.use(kernel):
-        found, larger = (
-            ordinal_entropy(features, targets, grouping=grouping, sample_weight=weight * size) for size in (1e10, 1e20)
+        found, *larger = (
+            ordinal_entropy(features, targets, grouping=grouping, sample_weight=weight * size)
+            for size in (1e10, 1e20, 2e37)  # whose sum is infinite in float32
         )
-    assert larger.item() == pytest.approx(found.item(), rel=1e-5)
+    assert [each.item() for each in larger] == pytest.approx([found.item()] * 2, rel=1e-5)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
