@@ -338,6 +338,43 @@ def test_ranks_have_the_strengths_of_one_process():
         torch.testing.assert_close(ranks_weights, weights)
 
 
+def wrong_on_one_rank(rank, world):
+    """What each call gives: a loss, or an error that is caught."""
+    told = []
+    for gather in (True, False):
+        reg = OrdinalEntropy(balance=0.1, gather=gather)
+        for step in range(6):
+            features = torch.randn(6, 4, generator=torch.Generator().manual_seed(step)).requires_grad_()
+            targets, task = torch.arange(6.0), features.square().mean()
+            if rank == step % 2:
+                task = {1: task.detach(), 2: features.square().mean(1), 3: None}.get(step, task)
+                targets = torch.full((6,), torch.nan) if step == 4 else targets
+            try:
+                told.append(reg(features, targets, task_loss=task).item())
+            except ValueError as error:
+                told.append(str(error))
+    return told
+
+
+def test_what_is_wrong_on_one_rank_is_an_error_on_all_and_the_next_step_is_of_all():
+    ranks = run(wrong_on_one_rank, 2)
+    wrong = {
+        1: "that depends on the features",
+        2: "to be a scalar",
+        3: "with balance=0.1",
+        4: "got 6 rows with NaN",
+    }
+    for call, answers in enumerate(zip(*ranks, strict=True)):
+        step = call % 6
+        if step not in wrong:
+            assert answers[0] == answers[1] and isinstance(answers[0], float)
+            continue
+        own, other = answers[step % 2], answers[1 - step % 2]
+        assert own.startswith("expected ") and wrong[step] in own
+        what = "rows" if call == 4 else "losses"
+        assert other == f"expected {what} from every rank, got an error on rank {step % 2}: {own}"
+
+
 @pytest.mark.parametrize("name", ["ld-balanced", "oe-balanced"])
 def test_methods_hand_the_task_loss_on(name):
     head, features, targets = problem()

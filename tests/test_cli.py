@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -658,6 +659,14 @@ def test_tables_are_not_cut_in_a_narrow_window_or_a_file():
     cells = [str(cell) for column in tables.paired_table(summary).columns for cell in column.cells]
     assert all(word in printed for cell in cells for word in cell.split())
     assert console.width == 40
+
+
+def test_problems_of_a_dataset_are_not_cut(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    found = [(f"images/{'A' * 70}", f"expected a number, got {'B' * 90}")]
+    cli._print_problems(Path("root"), found, found, 1)
+    printed = capsys.readouterr().out
+    assert (printed.count("A"), printed.count("B")) == (70, 90)
 
 
 @pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor", "data"])

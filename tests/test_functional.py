@@ -520,10 +520,11 @@ def test_sample_weights_of_any_size(kernel, grouping):
     features, targets = batch(dtype=torch.float32)
     weight = torch.arange(1.0, 15.0)
     with kernels.use(kernel):
-        found, larger = (
-            ordinal_entropy(features, targets, grouping=grouping, sample_weight=weight * size) for size in (1e10, 1e20)
+        found, *larger = (
+            ordinal_entropy(features, targets, grouping=grouping, sample_weight=weight * size)
+            for size in (1e10, 1e20, 2e37)  # whose sum is infinite in float32
         )
-    assert larger.item() == pytest.approx(found.item(), rel=1e-5)
+    assert [each.item() for each in larger] == pytest.approx([found.item()] * 2, rel=1e-5)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -555,6 +556,25 @@ def test_a_feature_that_is_not_finite_is_not_hidden(value, n, kernel, options):
         mask = torch.ones(n, dtype=torch.bool)
         mask[3] = False
         assert ordinal_entropy(features, targets, mask, check=True, **options).isfinite()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("options", [{}, {"tightness_weight": 0.0}], ids=str)
+@pytest.mark.parametrize("grouping", ["unique", "none", 2.5])
+def test_a_feature_that_is_not_finite_is_not_hidden_where_there_is_no_pair(value, kernel, options, grouping):
+    features = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
+    features[1, 2, 3] = value
+    targets = torch.arange(12.0).reshape(3, 4)
+    targets[1] = 1.0  # of equal targets: one center
+    mask = torch.tensor([True, False, True])[:, None] | (torch.arange(4) == 2)  # of one row: none but itself
+    with kernels.use(kernel):
+        assert ordinal_entropy(features[1, 2:3], targets[1, 2:3], grouping=grouping, **options).isnan()
+        assert ordinal_entropy(features[1], targets[1], grouping=grouping, **options).isnan()
+        assert ordinal_entropy(features, targets, grouping=grouping, per="image", **options).isnan()
+        assert ordinal_entropy(features, targets, mask, grouping=grouping, per="image", **options).isnan()
+        mask[1] = False
+        assert ordinal_entropy(features, targets, mask, grouping=grouping, per="image", **options).isfinite()
 
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked"])

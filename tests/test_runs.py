@@ -55,6 +55,31 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["file.json"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+def test_what_a_killed_process_left_of_a_file_goes_when_the_file_is_written_again(tmp_path, monkeypatch):
+    path = tmp_path / "a[b]" / "report.html"
+    left, others = path.with_name(".report.html.0123abcd.tmp"), path.with_name(".other.html.0123abcd.tmp")
+    path.parent.mkdir()
+    left.touch()
+    others.touch()
+    with runs.replacing(path) as file:
+        file.write(b"whole")
+        with runs.replacing(path):  # as another thread would
+            pass
+    assert path.read_bytes() == b"whole" and set(path.parent.iterdir()) == {path, others}
+
+    claim, taken = runs._claim, []
+
+    def too_late(file, *, wait):
+        if not taken:  # another process removes the new file before it is claimed
+            taken.append(os.unlink(file.name))
+        return claim(file, wait=wait)
+
+    monkeypatch.setattr(runs, "_claim", too_late)
+    runs.write_json(path, 1)
+    assert taken and runs.read_json(path) == 1
+
+
 def test_numbers_that_json_does_not_have_are_none(tmp_path):
     path = tmp_path / "file.json"
     path.write_text("[NaN, Infinity, -Infinity, 1e999, 1%s, 2.5]" % ("0" * 400))

@@ -10,14 +10,15 @@ A gradient that is rounding and nothing else, as that of the cosine distance bet
 size to be compared with: a term that has none larger is given no strength.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ordinal_entropy import graph_edges
+from ordinal_entropy import distributed, graph_edges
 
 FRACTION = 0.1  # of the task loss's gradient
 DECAY = 0.98  # of the running means, a step
@@ -133,48 +134,96 @@ class Balance(nn.Module):
         """One a term, as of the last step; without a graph."""
         return strengths(self.squares, self.steps, self.fraction, self.warm_up)
 
-    def forward(self, features: Tensor, task_loss: Tensor, *terms: Tensor, rounding: Tensor | float = 0.0) -> Tensor:
+    def forward(
+        self, features: Tensor, task_loss: Tensor | None, *terms: Tensor, rounding: Tensor | float = 0.0
+    ) -> Tensor:
         """The strengths from this step on.
 
         Args:
             features: that all losses were computed from, part of their graph.
-            task_loss: scalar.
+            task_loss: scalar; needed in training. Where it is wrong on one rank, all raise an error in the same call;
+                on a GPU, which is not waited for, that rank alone.
             terms: scalars.
             rounding: what the squared norm of each term's gradient may be by rounding alone, see :func:`rounding`.
         """
         if self.squares.device != features.device:  # once, if at all
             self.to(features.device)
-        if self.training and torch.is_grad_enabled() and features.requires_grad:
+        if self._observes(features):
             graph_edges.leave_to_python()
-            self._observe(features, task_loss, terms, rounding)
+            self._observe(features, partial(self._measured, features, task_loss, terms), rounding)
         return self.strengths
 
     def weighted(
         self,
         features: Tensor,
         task_loss: Tensor | None,
-        terms: Sequence[Tensor],
+        terms: Callable[[], Sequence[Tensor]],
         weights: Sequence[float],
-        rounding: Tensor | float = 0.0,
+        rounding: Callable[[], Tensor | float] = float,
+        *,
+        gathered: bool = False,
     ) -> Tensor:
-        """The sum of the terms, each at its weight times its strength; without a task loss, the last strengths.
+        """The sum of the terms, each at its weight times its strength.
 
         Args:
             features: as in :meth:`forward`.
-            task_loss: likewise, or None.
-            terms: scalars.
+            task_loss: likewise.
+            terms: computes them, scalars; where it raises an error on one rank, all are told.
             weights: one a term: its part of the fraction.
-            rounding: as in :meth:`forward`.
+            rounding: computes what :meth:`forward` takes.
+            gathered: the terms join the ranks, and tell them by themselves.
         """
-        found = self.strengths if task_loss is None else self(features, task_loss, *terms, rounding=rounding)
-        total = weights[0] * found[0] * terms[0]
-        for weight, strength, term in zip(weights[1:], found[1:], terms[1:], strict=True):
+        try:
+            found = terms()
+        except Exception as error:
+            if gathered:
+                raise
+            self.give_up(features, error)
+        strengths = self(features, task_loss, *found, rounding=rounding())
+        total = weights[0] * strengths[0] * found[0]
+        for weight, strength, term in zip(weights[1:], strengths[1:], found[1:], strict=True):
             total = total + weight * strength * term
         return total
 
-    def _observe(
-        self, features: Tensor, task_loss: Tensor, terms: tuple[Tensor, ...], rounding: Tensor | float
-    ) -> None:
+    def give_up(self, features: Tensor, error: Exception) -> NoReturn:
+        """Raises an error that came before there were losses: the other ranks, which wait for them, are told."""
+
+        def fail() -> Tensor:
+            raise error
+
+        if self._observes(features):
+            self._observe(features, fail, 0.0)
+        raise error
+
+    def _observes(self, features: Tensor) -> bool:
+        return self.training and torch.is_grad_enabled() and getattr(features, "requires_grad", False)
+
+    def _observe(self, features: Tensor, measured: Callable[[], Tensor], rounding: Tensor | float) -> None:
+        failure = None
+        try:
+            now = measured()
+        except Exception as error:  # the other ranks wait for this one all the same
+            failure, now = error, features.new_zeros(len(self.squares), dtype=self.squares.dtype)
+        bound = torch.zeros_like(now[1:]) + rounding
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            of_all = torch.cat([now, bound, now.new_full((1,), float(failure is not None))])
+            dist.all_reduce(of_all)
+            now, bound = of_all[: len(now)], of_all[len(now) : -1]
+            if of_all.device.type == "cpu" and of_all[-1] > 0:  # a GPU would have to be waited for
+                distributed.raise_together(failure, "losses")
+        if failure is not None:
+            raise failure
+        squares, steps = moved(self.squares, self.steps, now, self.decay, bound)
+        self.squares.copy_(squares)
+        self.steps.copy_(steps)
+
+    def _measured(self, features: Tensor, task_loss: Tensor | None, terms: tuple[Tensor, ...]) -> Tensor:
+        """Squared norms of the gradients of the task loss and of the terms."""
+        if task_loss is None:
+            raise ValueError(
+                f"expected task_loss with balance={self.fraction:g}, a strength that sets itself, got none: call it as "
+                "regularizer(features, targets, task_loss=loss)"
+            )
         if task_loss.dim() != 0:
             raise ValueError(f"expected task_loss to be a scalar, got the shape {tuple(task_loss.shape)}")
         scale, dtype = _SCALE if features.dtype == torch.float16 else 1.0, self.squares.dtype
@@ -187,15 +236,7 @@ class Balance(nn.Module):
                 raise ValueError(_why_no_gradient(features, task_loss))
             norm = features.new_zeros((), dtype=dtype) if by_features is None else by_features.to(dtype).norm()
             found.append((norm / scale).square())
-        now = torch.stack(found)
-        bound = torch.zeros_like(now[1:]) + rounding
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            of_all = torch.cat([now, bound])
-            dist.all_reduce(of_all)
-            now, bound = of_all[: len(now)], of_all[len(now) :]
-        squares, steps = moved(self.squares, self.steps, now, self.decay, bound)
-        self.squares.copy_(squares)
-        self.steps.copy_(steps)
+        return torch.stack(found)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

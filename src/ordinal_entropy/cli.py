@@ -395,7 +395,7 @@ def _print_table(console: Console, table: Table) -> None:
 def _table(*headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     return table
 
 
@@ -921,7 +921,7 @@ def data_check(
 def _print_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], read: int) -> None:
     table = _table("file", "what is wrong")
     for file, reason in shown:
-        table.add_row(Text(file, overflow="fold"), Text(reason))
+        table.add_row(Text(file), Text(reason))
     console, rest = _console(), len(problems) - len(shown)
     console.print(table)
     more = f", {rest:,} of them not shown (--all names every one)" if rest else ""

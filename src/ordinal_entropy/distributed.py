@@ -9,7 +9,7 @@ gradients are averaged, not summed.
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -115,15 +115,25 @@ def _exchanged(header: _Header, device: torch.device) -> list[_Header]:
     return [_Header(*numbers) for numbers in torch.stack(all_of_them).tolist()]
 
 
+def raise_together(failure: Exception | None, what: str) -> NoReturn:
+    """Raises on all ranks, which know that one has failed: there its own error, elsewhere one that tells of it.
+
+    Args:
+        failure: of this rank, if it has one.
+        what: was expected of every rank, for the message.
+    """
+    said: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(said, None if failure is None else str(failure))
+    if failure is not None:
+        raise failure
+    errors = "; ".join(f"on rank {rank}: {each}" for rank, each in enumerate(said) if each is not None)
+    raise ValueError(f"expected {what} from every rank, got an error {errors}")
+
+
 def _check(headers: list[_Header], failure: Exception | None) -> None:
     """Raises what is wrong; every rank sees the same headers, so all raise or none."""
     if any(each.failed for each in headers):
-        said: list[str | None] = [None] * len(headers)
-        dist.all_gather_object(said, None if failure is None else str(failure))
-        if failure is not None:
-            raise failure
-        what = "; ".join(f"on rank {rank}: {each}" for rank, each in enumerate(said) if each is not None)
-        raise ValueError(f"expected rows from every rank, got an error {what}")
+        raise_together(failure, "rows")
     for one, expected in (
         (lambda each: f"call {each.call}", "all ranks to make the same calls with gather=True"),
         (lambda each: TERMS[each.terms], "all ranks to compute the same terms with gather=True"),

@@ -132,6 +132,9 @@ def ordinal_entropy(
         return x[:, :0].sum()  # no numbers: a zero that is part of the graph
     if amount is None and grouping != "none":
         amount = x.new_ones(g, n)
+    elif amount is not None and grouping != "none" and not (sample_weight is None and memory is None):
+        # only their ratios count: where they are large, lowered by a power of two, so that no sum of them overflows
+        amount = amount * (2.0**64 * to_one(amount.amax(1, keepdim=True))).clamp_max(1)
     cosine = distance == "cosine"
     unit_first = normalize and centers == "normalize-first"
     coarse = features.dtype in (torch.float16, torch.bfloat16)

@@ -178,15 +178,15 @@ class OrdinalEntropy(nn.Module):
         """
         if self.balance is None:
             return self.fixed(features, targets, mask, sample_weight)
-        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
-            raise ValueError(
-                f"expected task_loss with balance={self.balance.fraction:g}, a strength that sets itself, got none: "
-                "call it as regularizer(features, targets, task_loss=loss)"
-            )
-        terms = self.separate(features, targets, mask, sample_weight)
-        weights = self.diversity_weight, self.tightness_weight
-        rounding = self.rounding(features[None], targets[None])[:, 0]
-        return self.balance.weighted(features, task_loss, terms, weights, rounding)
+        data = features, targets, mask, sample_weight
+        return self.balance.weighted(
+            features,
+            task_loss,
+            lambda: self.separate(*data),
+            (self.diversity_weight, self.tightness_weight),
+            lambda: self.rounding(features[None], targets[None])[:, 0],
+            gathered=self.gather,
+        )
 
     def fixed(
         self, features: Tensor, targets: Tensor, mask: Tensor | None = None, sample_weight: Tensor | None = None

@@ -9,6 +9,7 @@ here checks the form of what it finds, and raises a :class:`FolderError` that na
 """
 
 import errno
+import glob
 import io
 import json
 import math
@@ -426,17 +427,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to beside the path, which takes its place once it is whole and on the disk.
 
     Where that fails, the old file stays as it is, and nothing is left beside it. A process that is killed leaves the
-    unfinished file behind, which :func:`remove_leftovers` finds.
+    unfinished file behind, which goes when the same file is written again; :func:`remove_leftovers` finds all of them.
     """
-    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+            _remove_leftover(left)
+        beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
         _unfinished.add(os.path.abspath(beside))
         try:
-            raw = _File(beside, "x")
+            raw = _claimed(beside)
             try:
                 with io.BufferedWriter(raw) as file:
-                    _claim(file, wait=False)
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
@@ -457,11 +459,25 @@ def remove_leftovers(folder: Path) -> None:
     if not folder.is_dir():
         return
     for path in folder.rglob(".*.tmp"):
-        ours = _LEFTOVER.fullmatch(path.name) and path.is_file() and not path.is_symlink()
-        if ours and os.path.abspath(path) not in _unfinished:
-            with suppress(OSError), path.open("r+b") as file:
-                if _claim(file, wait=False):
-                    path.unlink()
+        _remove_leftover(path)
+
+
+def _remove_leftover(path: Path) -> None:
+    """Removes a file that no living process is writing, if its name is one that :func:`replacing` gives."""
+    ours = _LEFTOVER.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+    if ours and os.path.abspath(path) not in _unfinished:
+        with suppress(OSError), path.open("r+b") as file:
+            if _claim(file, wait=False):
+                path.unlink()
+
+
+def _claimed(path: Path) -> _File:
+    """A new file that no other process takes for a leftover: one that did so before it was claimed is outwaited."""
+    while True:
+        file = _File(path, "x")
+        if _claim(file, wait=True) is None or path.exists():
+            return file
+        file.close()
 
 
 @contextmanager

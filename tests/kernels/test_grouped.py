@@ -126,6 +126,21 @@ def test_targets_that_are_no_numbers_do_no_harm_to_others(value):
     assert torch.equal(values[0][slot[0][kept]], targets[kept])
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("rows", [1, 5, 70])
+@pytest.mark.parametrize("strengths", [(1.0, 0.0), (0.0, 1.0)])
+@pytest.mark.parametrize("options", [{}, {"centers": "average-first"}, {"normalize": False}], ids=str)
+def test_a_feature_that_is_not_finite_is_not_hidden(value, rows, strengths, options):
+    features, targets, _ = batch()
+    features[0, 4] = value
+    targets = targets if rows == 70 else torch.ones(70, 1)  # few: of one target, without a pair
+    push, pull = strengths
+    with kernels.use("fused"):
+        assert ordinal_entropy(
+            features[:rows], targets[:rows], diversity_weight=push, tightness_weight=pull, **options
+        ).isnan()
+
+
 def test_images_do_not_mix():
     generator = torch.Generator().manual_seed(0)
     maps, targets = torch.randn(3, 4, 5, 6, generator=generator), torch.randint(0, 4, (3, 5, 6), generator=generator)

@@ -119,12 +119,20 @@ def test_options_make_any_recipe(task, preset, settings):
     assert tasks.recipe(task, options[1], again) == recipe
 
 
+def test_options_make_a_recipe_that_was_written_before_a_key_existed():
+    content = recipes.described(tasks.recipe("age", "quick", ["data=faces", "strength=5"]))
+    older = {key: value for key, value in content.items() if key != "threads"}
+    assert tasks.arguments("age", older) == ["--preset", "quick", "--set=data=faces", "--set=strength=5.0"]
+
+
 def test_a_recipe_that_no_options_make_has_none():
-    assert tasks.arguments("linear", {"steps": 5}) is None and tasks.arguments("custom", {}) is None
+    newer = {**recipes.described(tasks.recipe("linear")), "of_another_version": 5}
+    assert tasks.arguments("linear", newer) is None and tasks.arguments("custom", {}) is None
 
 
-def test_the_page_of_ones_own_loop_claims_no_command_and_no_validation(tmp_path):
-    found = oe.compare(lambda method, seed: seed % 3 + (method == "oe") * (1 + seed % 2), seeds=6, metric="loss")
+@pytest.mark.parametrize("task", ["custom", "linear"])
+def test_the_page_of_ones_own_loop_claims_no_command_and_no_validation(task, tmp_path):
+    found = oe.compare(lambda method, seed: seed % 3 + (method == "oe") * (1 + seed % 2), seeds=6, task=task)
     found.write(tmp_path / "own")
     assert report.write(tmp_path / "own") == []
     page = (tmp_path / "own" / "report.html").read_text()

@@ -235,7 +235,7 @@ def pair_mean(
     pairs = torch.where(paired, copies * (copies - once) / 2, 0)
     if high is not None:
         pairs = pairs * high
-    means = torch.where(pairs > 0, sums / torch.where(pairs > 0, pairs, 1), 0)
+    means = sums / torch.where(pairs > 0, pairs, torch.inf)  # no pair: 0, but NaN stays
     if factor is not None:
         means = (means * factor).to(points.dtype)
     return times * means.sum() / paired.sum().clamp_min(1)

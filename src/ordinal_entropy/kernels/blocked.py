@@ -89,6 +89,8 @@ def sums_and_gradient(
         close = max(_CLOSE * 2 * float(sizes.amax()), float(rounded)) if refine else 0.0
         zero = 0.5 * (inverse[:, 0] == 0)
         pulled = torch.zeros_like(sizes)
+        if m == 1:  # in no pair, but NaN must show
+            sums[k] = 0 * middle.sum()
         for i, j in tiles(m, size):
             shape = (i.stop - i.start, j.stop - j.start)
             squares, weights = room[0, : shape[0] * shape[1]].view(shape), room[1, : shape[0] * shape[1]].view(shape)

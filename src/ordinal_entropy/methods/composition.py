@@ -238,15 +238,13 @@ class Composition(Method):
         part = self._part(name)
         if name not in self.balances:
             return self.strengths[name] * self._checked(name, part.term(step), step)
-        balance, features = self._balance(name), step.features
-        if task_loss is None and self.training and torch.is_grad_enabled() and features.requires_grad:
-            raise ValueError(
-                f"expected task_loss with {name!r}, whose strength is gradient-balanced, got none: call it as "
-                "method(features, targets, task_loss=loss)"
-            )
-        terms = [self._checked(name, term, step) for term in part.terms(step)]
-        rounding = part.rounding(features, step.batch.targets)
-        return balance.weighted(features, task_loss, terms, list(part.term_weights().values()), rounding)
+        return self._balance(name).weighted(
+            step.features,
+            task_loss,
+            lambda: [self._checked(name, term, step) for term in part.terms(step)],
+            list(part.term_weights().values()),
+            lambda: part.rounding(step.features, step.batch.targets),
+        )
 
     def _checked(self, name: str, value: Tensor, step: Step) -> Tensor:
         """The loss or term of a part, or a ValueError that names it."""

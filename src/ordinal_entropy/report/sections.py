@@ -227,7 +227,7 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
         section.commands, section.commands_note = [str(command)], _AGAIN
     elif study:
         section.commands, section.commands_note = [f"ordinal-entropy reproduce {study}"], _UNRECORDED
-    elif summary.get("task") in tasks.names():
+    elif summary.get("task") in tasks.names() and "variants" in summary:  # a loop of one's own may bear any name
         seeds = max(len(own["values"]) for own in summary["methods"].values())
         chosen = ["--methods", ",".join(summary["methods"]), "--seeds", str(seeds)]
         again, section.commands_note = _command("compare", str(summary["task"]), chosen, summary.get("recipe") or {})

@@ -18,6 +18,7 @@ from torch import Tensor
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import (
     OF_A_METHOD,
+    defaults,
     described,
     literal,
     lookup,
@@ -231,10 +232,11 @@ def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:
 
     Args:
         name: of the task.
-        content: the recipe, as ``described`` tells of it and as a run folder has it.
+        content: the recipe, as ``described`` tells of it and as a run folder has it; a key that it lacks, since it was
+            written before the key existed, has its default.
 
     Returns:
-        The options; None where there are none: another task, or a recipe of another version.
+        The options; None where there are none: another task, or a recipe of a newer version.
 
     Example:
         >>> arguments("linear", described(recipe("linear", "quick", ["steps=50", "data=rows"])))
@@ -242,10 +244,10 @@ def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:
     """
     found = []
     for preset, plain in (load(name).presets if name in _WHERE else {}).items():
-        own = described(plain)
-        settings = [f"{key}={written(value)}" for key, value in content.items() if value != own.get(key)]
+        own, whole = described(plain), {**defaults(plain), **content}
+        settings = [f"{key}={written(value)}" for key, value in whole.items() if value != own.get(key)]
         with suppress(ValueError):
-            if described(recipe(name, preset, settings)) == content:
+            if described(recipe(name, preset, settings)) == whole:
                 found.append(["--preset", preset, *(f"--set={setting}" for setting in settings)])
     return min(found, key=len, default=None)
 
