@@ -4,6 +4,7 @@ To add a method: a file here with a subclass of :class:`Method`, and its name in
 :func:`register` or an entry point in the group ``ordinal_entropy.methods``.
 """
 
+from ordinal_entropy.methods import functional
 from ordinal_entropy.methods.composition import (
     Composition,
     first_epochs,
@@ -27,6 +28,7 @@ __all__ = [
     "describe",
     "first_epochs",
     "forward_step",
+    "functional",
     "names",
     "options",
     "register",

@@ -8,11 +8,16 @@ from typing import Any, NamedTuple
 
 from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
 from ordinal_entropy.methods.contract import Method
+from ordinal_entropy.methods.fds import FDS
+from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
+from ordinal_entropy.methods.lds import LDS
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
+from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 
 GROUP = "ordinal_entropy.methods"  # of entry points
 _STRENGTHS = ("strength", "balance")  # options of every term, which the composition holds
@@ -60,7 +65,17 @@ _REGISTRY: dict[str, _Entry] = {
     "classification": _entry_of("classification", Classification)._replace(
         description="cross-entropy on uniform bins of the target, in place of the task loss"
     ),
-    "huber": _entry_of("huber", Huber),
+    **{
+        name: _entry_of(name, method)
+        for name, method in {
+            "hl-gauss": HLGauss,
+            "huber": Huber,
+            "lds": LDS,
+            "c-mixup": CMixup,
+            "fds": FDS,
+            "rnc": RankNContrast,
+        }.items()
+    },
 }
 
 
@@ -157,9 +172,9 @@ def create(name: str, options: Mapping[str, Mapping[str, Any]] | None = None, /,
         tensor(-0.6124)
         >>> create("classification+oe", {"classification": {"bins": 50}, "oe": {"strength": 5.0}}).outputs(1)
         50
-        >>> create("ldd")
+        >>> create("ltt")
         Traceback (most recent call last):
-        ValueError: expected a method like 'ld', got 'ldd'; there are baseline, ld-unweighted, ld, ...
+        ValueError: expected a method like 'lt', got 'ltt'; there are baseline, ld-unweighted, ld, ...
     """
     parts = split(name)
     by_part = {part: dict(own) for part, own in (options or {}).items()}
