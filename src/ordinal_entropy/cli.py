@@ -857,6 +857,40 @@ def _draw_page(folder: Path) -> None:
         console.print(f"Drawn in {folder / report.FILE}", soft_wrap=True)
 
 
+@app.command("methods")
+def show_methods(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of them, or several joined by +.")] = "",
+) -> None:
+    """The methods there are; of one, what it does, what a loop must let it do, and its options.
+
+        ordinal-entropy methods hl-gauss+lds+oe
+
+    Methods are joined by +: one head or prediction loss, one weighting, one mixing, one smoothing, any number of terms.
+    Options of one part are set by --set method.PART.OPTION=VALUE.
+    """
+    with _one_sentence():
+        console = _console()
+        if not name:
+            table = _table("method", "kind", "what it does")
+            for each in methods.names():
+                table.add_row(each, _kind(each), Text(methods.describe(each)))
+            console.print(table)
+            return
+        methods.create(name)
+        for part in methods.split(name):
+            console.print(Text(f"{part}: {methods.describe(part)}", style="bold"), soft_wrap=True)
+            for need in methods.create(part).requirements():
+                console.print(f"  {methods.what_is_needed(need)}", soft_wrap=True)
+            table = Table.grid(padding=(0, 2))
+            for option, value in methods.option_defaults(part).items():
+                table.add_row(f"method.{part}.{option}", Text("none" if value is None else str(value)))
+            console.print(Padding(table, (0, 0, 1, 2)))
+
+
+def _kind(method: str) -> str:
+    return next(iter(methods.create(method).requirements()), "baseline")
+
+
 @app.command()
 def doctor() -> None:
     """What is installed, what it runs on, and which kernels are in use."""

@@ -12,9 +12,10 @@ from ordinal_entropy.methods.composition import (
     require,
     stage_of,
     training_loss,
+    what_is_needed,
 )
 from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, squared_error, weighted_mean
-from ordinal_entropy.methods.registry import compose, create, describe, names, options, register, split
+from ordinal_entropy.methods.registry import compose, create, describe, names, option_defaults, options, register, split
 
 __all__ = [
     "KINDS",
@@ -30,6 +31,7 @@ __all__ = [
     "forward_step",
     "functional",
     "names",
+    "option_defaults",
     "options",
     "register",
     "require",
@@ -38,4 +40,5 @@ __all__ = [
     "stage_of",
     "training_loss",
     "weighted_mean",
+    "what_is_needed",
 ]

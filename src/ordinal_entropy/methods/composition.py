@@ -369,7 +369,17 @@ def require(method: Composition, can: Collection[str], who: str, because: str) -
     """
     for need, name in method.requirements().items():
         if need not in can:
-            raise ValueError(f"{who} cannot train {name!r}, which has to {_NEEDS.get(need, need)}: {because}")
+            raise ValueError(f"{who} cannot train {name!r}, which {what_is_needed(need)}: {because}")
+
+
+def what_is_needed(need: str) -> str:
+    """A requirement in words.
+
+    Example:
+        >>> what_is_needed("weights")
+        'has to weight the task loss row by row'
+    """
+    return f"has to {_NEEDS.get(need, need)}"
 
 
 def stage_of(method: Method, epoch: int, epochs: int) -> str:

@@ -140,6 +140,23 @@ def options(name: str) -> tuple[str, ...]:
     return (*strengths, *entry.options)
 
 
+def option_defaults(name: str) -> dict[str, Any]:
+    """The options of one part, each with its default; of those that must be given, None.
+
+    Example:
+        >>> option_defaults("classification")
+        {'bins': 100, 'low': None, 'high': None, 'decode': 'center'}
+        >>> option_defaults("ld")["strength"], option_defaults("ld")["rescale"]
+        (1.0, 'max')
+    """
+    entry = _entry(name)
+    made = OrdinalEntropy if name in FIXED else entry.make
+    found = {key: each.default for key, each in inspect.signature(made).parameters.items() if key in entry.options}
+    strengths = {"strength": 1.0, "balance": FRACTION if entry.balanced else None}
+    every = {**strengths, **{key: None if value is inspect.Parameter.empty else value for key, value in found.items()}}
+    return {option: every[option] for option in options(name)}
+
+
 def split(name: str) -> list[str]:
     """The parts of a name; an unknown one, or one that comes twice, is a ValueError.
 

@@ -294,7 +294,8 @@ def _meanings(summary: Mapping[str, Any]) -> dict[str, str]:
 def _described(names: Mapping[str, str]) -> dict[str, str]:
     """What the methods among them are, each once."""
     known = methods.names()
-    return {method: methods.describe(method) for method in dict.fromkeys(names.values()) if method in known}
+    ours = [method for method in dict.fromkeys(names.values()) if set(method.split("+")) <= set(known)]
+    return {method: methods.describe(method) for method in ours}
 
 
 def _with_interval(own: Mapping[str, Any], unit: str, *, sign: bool = False, bare: bool = False) -> str:

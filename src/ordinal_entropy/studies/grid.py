@@ -48,7 +48,7 @@ def seeds_from(count: int, least: int = 2) -> list[int]:
 def methods_known(names: Sequence[str], *, first: str | None = None) -> list[str]:
     """The same names, if all are methods, they differ, and the first is as asked."""
     for name in names:
-        registry.describe(name)  # an unknown one is an error that names the near ones
+        registry.create(name)  # an unknown one is an error that names the near ones, parts that do not join another
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"expected different methods, got {', '.join(names) or 'none'}")
     if first is not None and names[0] != first:
@@ -69,8 +69,12 @@ def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: st
     return [
         Variant(method, changes, label)
         for method in methods
-        for changes in (several if "strength" in registry.options(method) else [()])
+        for changes in (several if _has_strength(method) else [()])
     ]
+
+
+def _has_strength(method: str) -> bool:
+    return any("strength" in registry.options(part) for part in registry.split(method))
 
 
 def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Sequence[int]) -> list[Plan]:
