@@ -16,7 +16,7 @@ class Bent(methods.Method):
         self.power = torch.nn.Parameter(torch.tensor(1.0))
 
     def term(self, step):
-        return (step.features.square().mean() - self.power).square()
+        return (step.features.square().sum() / max(step.features.numel(), 1) - self.power).square()
 
 
 class Deep(methods.Method):
@@ -62,7 +62,8 @@ class Shrunk(methods.Method):
         return features / self.size
 
     def observe(self, features, targets):
-        self.next.copy_(features.abs().mean() + 0.5)
+        if len(features):
+            self.next.copy_(features.abs().mean() + 0.5)
 
     def end_epoch(self):
         self.size.copy_(self.next)
@@ -75,7 +76,7 @@ class First(methods.Method):
     stages = ("encoder", "head")
 
     def term(self, step):
-        return (step.features.mean(1) - step.batch.targets[:, 0]).square().mean()
+        return (step.features.mean(1) - step.batch.targets[:, 0]).square().sum() / max(len(step.features), 1)
 
 
 KINDS = (Bent, Deep, Rare, Mixed, Shrunk, First)

@@ -179,7 +179,7 @@ class Balance(nn.Module):
             if gathered:
                 raise
             self.give_up(features, error)
-        strengths = self(features, task_loss, *found, rounding=rounding())
+        strengths: Tensor = self(features, task_loss, *found, rounding=rounding())
         total = weights[0] * strengths[0] * found[0]
         for weight, strength, term in zip(weights[1:], strengths[1:], found[1:], strict=True):
             total = total + weight * strength * term

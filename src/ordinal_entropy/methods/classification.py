@@ -72,6 +72,7 @@ class Classification(Method):
     """
 
     kind = "head"
+    maps = True
     low: float | Tensor
     high: float | Tensor
 

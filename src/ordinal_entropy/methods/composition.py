@@ -91,6 +91,15 @@ class Composition(Method):
         """Whether the head is another than a linear layer of :meth:`outputs` numbers."""
         return self._predicting is not None and overrides(self._part(self._predicting), "head")
 
+    def kind_of(self, name: str) -> str:
+        """The kind of a part."""
+        return self._part(name).kind
+
+    def takes_maps(self, name: str) -> bool:
+        """Whether a part takes maps and honours masks; the baseline does."""
+        part = self._part(name)
+        return part.maps or part.kind not in KINDS
+
     def requirements(self) -> dict[str, str]:
         """What a loop must be able to do, each with the first part that asks for it."""
         found: dict[str, str] = {}
@@ -358,7 +367,7 @@ def training_loss(
     return method.loss(forward_step(method, encoder, head, batch, task, generator, stage=stage), stage)
 
 
-def require(method: Composition, can: Collection[str], who: str, because: str) -> None:
+def require(method: Composition, can: Collection[str], who: str, because: str, *, maps: bool = False) -> None:
     """A ValueError, in one sentence, where a loop cannot honour what a method needs.
 
     Args:
@@ -366,7 +375,11 @@ def require(method: Composition, can: Collection[str], who: str, because: str) -
         can: kinds of parts that the loop honours, and "views", "stages", "parameters" where it does.
         who: the loop, in words.
         because: why it cannot do the rest.
+        maps: features are maps, with masks.
     """
+    for name in method.parts:
+        if maps and not method.takes_maps(name):
+            raise ValueError(f"{who} cannot train {name!r}, which takes rows of features and targets, not maps")
     for need, name in method.requirements().items():
         if need not in can:
             raise ValueError(f"{who} cannot train {name!r}, which {what_is_needed(need)}: {because}")

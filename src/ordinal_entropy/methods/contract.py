@@ -61,6 +61,7 @@ class Method(nn.Module):
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
     views: int = 1  # augmented views of each row that a batch holds, one after the other
+    maps: ClassVar[bool] = False  # takes maps as well as rows, and honours the mask
     weighs_repeats: ClassVar[bool] = False  # honours ``batch.repeats``
     over_groups: ClassVar[bool] = False  # a term of features (g, n, d) is the mean over the groups: stacks call it once
 
@@ -197,4 +198,6 @@ def squared_error(outputs: Tensor, targets: Tensor, mask: Tensor | None = None, 
         >>> squared_error(torch.tensor([[1.0], [3.0]]), torch.zeros(2, 1))
         tensor(5.)
     """
+    if mask is not None:
+        targets = torch.where(mask, targets, outputs.detach())
     return weighted_mean((outputs - targets).square(), mask, weight)

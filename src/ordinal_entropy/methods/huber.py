@@ -26,6 +26,7 @@ class Huber(Method):
     """
 
     kind = "loss"
+    maps = True
     scale: Tensor
 
     def __init__(self, delta: float = 0.25) -> None:

@@ -50,6 +50,7 @@ class Regularizer(Method):
     """
 
     kind = "term"
+    maps = True
     weighs_repeats = True
     over_groups: ClassVar[bool] = True  # with per="image"
 

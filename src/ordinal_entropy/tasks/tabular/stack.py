@@ -170,10 +170,10 @@ class Stack:
         for name, tensor in self.parameters.items():
             done = self._done(name.startswith("head."), device)
             self.optimizer.state[tensor] = {"step": done, "exp_avg": mean[name], "exp_avg_sq": square[name]}
-        for own, state in zip(self.own, given, strict=True):
+        for brought, state in zip(self.own, given, strict=True):
             if state.own:
-                own.load_state_dict(state.own)
-            for name, tensor in own.named_parameters():
+                brought.load_state_dict(state.own)
+            for name, tensor in brought.named_parameters():
                 if name in state.own_mean:
                     moments = {"exp_avg": state.own_mean[name], "exp_avg_sq": state.own_square[name]}
                     moments = {key: value.to(device).clone() for key, value in moments.items()}
