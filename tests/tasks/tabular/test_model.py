@@ -56,7 +56,8 @@ def test_a_stack_is_its_networks(shape):
     pieces = Pieces(*map(torch.stack, zip(*own, strict=True))) if shape.embedding == "piecewise" else None
     runs = [model.initial(shape, seed) for seed in (0, 1)]
     x = torch.from_numpy(2 * random.normal(size=(2, 7, shape.inputs)).astype(np.float32))
-    features, outputs = model.forward(model.stacked(runs), x, shape, pieces)
+    features = model.forward(model.stacked(runs), x, shape, pieces)
+    outputs = model.outputs(model.stacked(runs), features)
     assert features.shape == (2, 7, shape.hidden) and outputs.shape == (2, 7, shape.outputs)
     for run in range(2):
         z, out = plain(runs[run], x[run], shape, own[run])

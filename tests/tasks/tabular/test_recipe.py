@@ -135,7 +135,7 @@ def broken(method, *seeds):
     real = Stack.train_epoch
 
     def train_epoch(self, *arguments):
-        if self.epoch and any((job.method, job.seed) in [(method, seed) for seed in seeds] for job in self.jobs):
+        if self.epoch and any((job.method.name, job.seed) in [(method, seed) for seed in seeds] for job in self.jobs):
             raise RuntimeError(f"the device\nis too hot for {method}")
         return real(self, *arguments)
 
