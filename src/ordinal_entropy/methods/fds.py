@@ -129,7 +129,7 @@ class FDS(Method):
         mean, square = self.sums / rows, self.squares / rows
         variance = square - mean.square()
         variance = torch.where(variance > _ROUNDING * square, variance, 0)
-        kept = torch.where(self.seen > 0, self.momentum, 0.0)[:, None]
+        kept = (self.momentum * self.seen)[:, None]
         here = (self.amount > 0)[:, None]
         self.mean.copy_(torch.where(here, kept * self.mean + (1 - kept) * mean, self.mean))
         self.variance.copy_(torch.where(here, kept * self.variance + (1 - kept) * variance, self.variance))
@@ -142,9 +142,9 @@ class FDS(Method):
 
     def _smooth(self) -> None:
         """Statistics of each bin from those around it that were seen."""
-        place = torch.arange(self.bins, device=self.mean.device)
+        place = torch.arange(self.bins).to(self.mean)
         away = (place[:, None] - place).abs()
-        share = torch.exp(-0.5 * (away / self.sigma).square()).to(self.mean) * self.seen
+        share = torch.exp(-0.5 * (away / self.sigma).square()) * self.seen
         share = torch.where(away <= self.kernel // 2, share, 0)
         share = share / share.sum(1, keepdim=True).clamp(min=torch.finfo(share.dtype).tiny)
         varies = (self.seen[:, None] > 0) & (self.variance > 0)
@@ -155,7 +155,7 @@ class FDS(Method):
 
     def _index(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The bin of each target, ``(n,)``, and whether it is a number; those beyond the range are in the last bins."""
-        numbers = targets.detach().reshape(len(targets), -1).to(self.low.dtype)
+        numbers = (targets.detach() if targets.dim() > 1 else targets.detach()[:, None]).flatten(1).to(self.low.dtype)
         if numbers.shape[1] != 1:
             raise ValueError(f"expected targets of one number a row for fds, got {tuple(targets.shape)}")
         known = numbers[:, 0].isfinite()

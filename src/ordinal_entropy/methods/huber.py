@@ -34,7 +34,7 @@ class Huber(Method):
         if not 0 < delta < float("inf"):
             raise ValueError(f"expected delta to be a positive number, got {delta}")
         self.delta = delta
-        self.register_buffer("scale", torch.ones(1))  # (t,)
+        self.register_buffer("scale", torch.ones(1, dtype=torch.float64))  # (t,)
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the standard deviation of each number of the training targets; 1 where they are all alike."""

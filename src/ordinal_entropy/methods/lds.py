@@ -43,8 +43,8 @@ def density_weights(
     """
     numbers = targets.flatten(1) if targets.dim() > 1 else targets[:, None]
     places = numbers if at is None else at.flatten(1) if at.dim() > 1 else at[:, None]
-    if places.shape[1:] != numbers.shape[1:]:
-        raise ValueError(f"expected numbers at {tuple(numbers.shape[1:])} a row, got {tuple(places.shape)}")
+    if at is not None and places.shape[1:] != numbers.shape[1:]:
+        raise ValueError(f"expected at of {numbers.shape[1]} numbers a row, like the targets, got {tuple(at.shape)}")
     found = weights_at(places, *weight_table(numbers, bandwidth, power, clip))
     return found.to(_type(places))
 
@@ -66,7 +66,9 @@ def weight_table(targets: Tensor, bandwidth: float, power: float, clip: float) -
     sigma = bandwidth * (points - 1)  # in steps of the grid
     reach = min(math.ceil(_REACH * sigma), points - 1)
     kernel = torch.exp(-0.5 * (torch.arange(-reach, reach + 1).to(numbers) / sigma).square())[None, None]
-    even = F.conv1d(numbers.new_ones(1, 1, points), kernel, padding=reach)
+    even = numbers.new_ones(1, 1, points)
+    even[..., [0, -1]] = 0.5  # even targets give half as much to the ends
+    even = F.conv1d(even, kernel, padding=reach)
     tables = []
     for column, smallest, largest in zip(numbers.T, low, high, strict=True):
         left, share = _place(column, smallest, largest, points)

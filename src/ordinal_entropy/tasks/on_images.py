@@ -3,6 +3,7 @@
 What a task has of its own is in an :class:`OnImages`; the training itself is in ``ordinal_entropy.vision.training``.
 """
 
+import logging
 import math
 import os
 import shutil
@@ -22,13 +23,15 @@ from torch import Tensor
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import cache_folder, defaults, described
 from ordinal_entropy.tasks import Outcome, Plan, Progress, failed, run_names
+from ordinal_entropy.vision.heads import replace_head, width_of
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric
 
     from ordinal_entropy.vision.split import Seen
-    from ordinal_entropy.vision.training import Checkpoint, Data, Loss, Network, Settings
+    from ordinal_entropy.vision.training import Checkpoint, Data, Network, Settings
 
+_LOG = logging.getLogger(__name__)
 _GENERATED_SEED = 0
 _History = Sequence[Mapping[str, Mapping[str, float | None]]]  # scores of each epoch, by part; None as JSON has NaN
 
@@ -58,9 +61,9 @@ class Prepared(NamedTuple):
     """All that one run is made of."""
 
     data: "Data"
-    method: methods.Method
+    method: methods.Composition
     make_network: "Callable[[], Network]"  # with new weights, by torch's generator
-    loss: "Loss"
+    loss: methods.TaskLoss
     metric: "Metric"
     facts: Mapping[str, Any] = {}  # of the training data, which a later evaluation needs; plain numbers and lists
     train_metric: "Metric | None" = None  # of the batches trained on, where that should be another
@@ -139,7 +142,11 @@ class OnImages:
             failure = run.failure() if result is None else None
             scores = result or {}
             with runs.reading(place / "result.json", runs.RESULT_REMEDY):
-                found.append(failed(failure) if failure else self.outcome(scores["history"], scores["features"]))
+                found.append(
+                    failed(failure)
+                    if failure
+                    else self.outcome(scores["history"], scores["features"], scores.get("first_stage", 0))
+                )
         return found
 
     def evaluate(self, plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -166,6 +173,7 @@ class OnImages:
             scores[part] = found[self.metric]
         scores |= {f"test, {what}": found[name] for what, name in self.shown.items()}
         with best.reading():
+            made.method.load_state_dict(best.method)
             network.load_state_dict(best.weights)
         scores["test, best on validation"] = scored("test")[self.metric]
         return scores
@@ -214,12 +222,14 @@ class OnImages:
             )
         return found
 
-    def outcome(self, history: _History, features: Mapping[str, Mapping[str, float | None]]) -> Outcome:
-        """Of a finished run."""
+    def outcome(
+        self, history: _History, features: Mapping[str, Mapping[str, float | None]], first_stage: int = 0
+    ) -> Outcome:
+        """Of a finished run; the epochs of a first stage are never the best, for their head is not trained."""
         train, validation, test = (
             [_or_nan(epoch[part][self.metric]) for epoch in history] for part in ("train", "validation", "test")
         )
-        places = self._places(history)
+        places = self._places(history, first_stage)
         details = {
             at: {name: _or_nan(score) for name, score in [*history[place]["test"].items(), *features[at].items()]}
             for at, place in places.items()
@@ -231,7 +241,7 @@ class OnImages:
             test=test,
             last=test[-1],
             best_validation=test[places["best_validation"]],
-            best_test=min(test, key=_or_infinite),
+            best_test=min(test[first_stage:], key=_or_infinite),
             details=details,
         )
 
@@ -259,15 +269,14 @@ class OnImages:
             told = in_all if progress is not None else None
             try:
                 with _threads_of(plan.recipe, device):
-                    history = self._trained(plan, found[key], run, device, told, on_metrics)
-                    features = self._feature_scores(run.path, history, device)
+                    scores = self._trained(plan, found[key], run, device, told, on_metrics)
             except Exception as error:
                 alone = plan.recipe.devices * plan.recipe.nodes == 1  # else other processes wait for this one
                 if not (go_on and alone) or runs.concerns_all(error):
                     raise
                 run.fail(error)
             else:
-                run.finish({"history": history, "left_out": found[key].left_out, "features": features})
+                run.finish({**scores, "left_out": found[key].left_out})
 
     def _run(self, plan: Plan, place: Path) -> runs.Run:
         recipe = {"task": self.name, **described(plan.recipe)}
@@ -276,7 +285,13 @@ class OnImages:
     def _result(self, run: runs.Run) -> dict[str, Any] | None:
         scores: runs.Form = {str: runs.NUMBER}
         epoch = {part: {**scores, self.metric: runs.NUMBER} for part in ("train", "validation", "test")}
-        return run.result({"history": [epoch], "features": {"last": scores, "best_validation": scores}})
+        found = run.result({"history": [epoch], "features": {"last": scores, "best_validation": scores}})
+        if found is not None:
+            with runs.reading(run.path / "result.json", runs.RESULT_REMEDY):
+                first = found.get("first_stage", 0)  # there was one stage before there were two
+                if not isinstance(first, int) or not 0 <= first < len(found["history"]):
+                    raise ValueError(f"expected first_stage as a number of epochs, got {first!r}")
+        return found
 
     def _restored(self, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prepared, Any]:
         """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
@@ -287,18 +302,22 @@ class OnImages:
             if not len(checkpoint.facts["mean"]) == len(checkpoint.facts["std"]) == 3:
                 raise ValueError("expected a mean and a standard deviation of three channels")
         made = self.prepare(plan, self.read(plan.recipe), checkpoint.facts)
+        training.in_precision(made.method, settings(plan.recipe))
+        with checkpoint.reading():
+            made.method.load_state_dict(checkpoint.method)
         with torch.random.fork_rng(devices=[]):
             network: Any = made.make_network()
+            replace_head(network, network.feature_layer, made.method)
         network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
         training.lay_out(network, settings(plan.recipe))
         with checkpoint.reading():
             network.load_state_dict(checkpoint.weights)
         return made, network
 
-    def _places(self, history: _History) -> dict[str, int]:
-        """The last epoch and the one that is best on validation, counted from 0."""
-        scores = [_or_infinite(_or_nan(epoch["validation"][self.metric])) for epoch in history]
-        return {"last": len(scores) - 1, "best_validation": scores.index(min(scores))}
+    def _places(self, history: _History, first_stage: int) -> dict[str, int]:
+        """The last epoch and the one that is best on validation after the first stage, counted from 0."""
+        scores = [_or_infinite(_or_nan(epoch["validation"][self.metric])) for epoch in history[first_stage:]]
+        return {"last": len(history) - 1, "best_validation": first_stage + scores.index(min(scores))}
 
     def _trained(
         self,
@@ -308,14 +327,15 @@ class OnImages:
         device: str,
         progress: Progress | None,
         on_metrics: Callable[..., None] | None,
-    ) -> list[dict[str, dict[str, float]]]:
-        """The scores of every epoch of one run."""
+    ) -> dict[str, Any]:
+        """The scores of every epoch of one run, what its features say, and what its method had to note."""
         from ordinal_entropy.vision import training
 
         made = self.prepare(plan, dataset, None)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(plan.seed)  # the same first weights whatever the method
-            network = made.make_network()
+            network: Any = made.make_network()
+            _prepare_method(made, network, settings(plan.recipe))
         logged = {line["step"] for line in run.metrics()}
 
         def on_epoch(epoch: int, scores: Any) -> None:
@@ -339,17 +359,36 @@ class OnImages:
             facts={**made.facts, "mean": network.mean, "std": network.std},
             callbacks=training.Callbacks(on_epoch, progress),
         )
-        return training.fit(module, device=device, folder=run.path, monitor=self.metric)
+        history = training.fit(module, device=device, folder=run.path, monitor=self.metric)
+        found: dict[str, Any] = {"history": history}
+        first = methods.first_epochs(made.method, plan.recipe.epochs)
+        if first:
+            found["first_stage"] = first
+        if made.method.notes:
+            found["notes"] = made.method.notes
+        return {**found, "features": self._feature_scores(run.path, self._places(history, first), device)}
 
-    def _feature_scores(self, folder: Path, history: _History, device: str) -> dict[str, dict[str, float]]:
+    def _feature_scores(self, folder: Path, places: Mapping[str, int], device: str) -> dict[str, dict[str, float]]:
         """Of the test images, and as "train_..." of the training images, whose features the run kept."""
         from ordinal_entropy.vision.features import kept_scores
 
-        places, found = self._places(history), {}
+        found = {}
         for place in set(places.values()):
             test, train = (kept_scores(folder, part, place + 1, device) for part in ("test", "train"))
             found[place] = {**test, **{f"train_{name}": score for name, score in train.items()}}
         return {at: found[place] for at, place in places.items()}
+
+
+def _prepare_method(made: Prepared, network: Any, own: "Settings") -> None:
+    """Shows a method the targets to train on, and gives the network its head; a checkpoint then has the last word."""
+    from ordinal_entropy.vision import training
+
+    training.in_precision(made.method, own)
+    width = width_of(network.get_submodule(network.feature_layer))
+    made.method.prepare(made.data.train.target_rows(), None, width)
+    for note in made.method.notes:
+        _LOG.warning("%s", note)
+    replace_head(network, network.feature_layer, made.method)
 
 
 def _run_folder(folder: Path, plan: Plan) -> Path:
@@ -377,16 +416,6 @@ def settings(recipe: Any) -> "Settings":
 
     own = {each.name for each in fields(recipe)}
     return Settings(**{each.name: getattr(recipe, each.name) for each in fields(Settings) if each.name in own})
-
-
-def method_of(plan: Plan, **further: Any) -> methods.Method:
-    """The method of a run: of the keys of its recipe, and of further options, those that it takes."""
-    recipe = plan.recipe
-    keys = {"strength", "tightness_weight", "balance", "rescale", "bins", "decode"}
-    options = {each.name: getattr(recipe, each.name) for each in fields(recipe) if each.name in keys}
-    options |= {"gather": recipe.devices * recipe.nodes > 1, **further}
-    known = methods.options(plan.method)
-    return methods.create(plan.method, **{key: value for key, value in options.items() if key in known})
 
 
 class Source(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Step(NamedTuple):
+class Made(NamedTuple):
     """What a step gives beside gradients."""
 
     loss: Tensor
@@ -31,7 +31,7 @@ class StepGraph:
     """
 
     def __init__(
-        self, step: Callable[[Tensor, Tensor], Step], parameters: Sequence[nn.Parameter], rows: Tensor, draws: Tensor
+        self, step: Callable[[Tensor, Tensor], Made], parameters: Sequence[nn.Parameter], rows: Tensor, draws: Tensor
     ) -> None:
         self.rows, self.draws, self.parameters = rows.clone(), draws.clone(), parameters
         for parameter in parameters:
@@ -46,15 +46,15 @@ class StepGraph:
             with torch.autocast(kind, enabled=False):
                 made.loss.backward()
         # what autograd made belongs to the stream of the capture: steps outside must not meet it
-        self.made = Step(*(each.detach() for each in made))
+        self.made = Made(*(each.detach() for each in made))
         self.gradients = [parameter.grad for parameter in parameters]
 
-    def __call__(self, rows: Tensor, draws: Tensor) -> Step:
+    def __call__(self, rows: Tensor, draws: Tensor) -> Made:
         """What the step of a batch gives; the gradients are there too, for :meth:`lend`."""
         self.rows.copy_(rows)
         self.draws.copy_(draws)
         self.graph.replay()
-        return Step(*(each.clone() for each in self.made))
+        return Made(*(each.clone() for each in self.made))
 
     def lend(self) -> None:
         """Gives the parameters their gradients, which the next call overwrites."""

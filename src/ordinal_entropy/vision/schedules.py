@@ -19,7 +19,7 @@ class Rate(NamedTuple):
     momentum: float | None = None  # in place of the optimizer's
 
 
-def rate(name: str, step: int, steps: int, *, epochs: int, milestones: Sequence[int] = ()) -> Rate:
+def rate(name: str, step: int, steps: int, *, epochs: int, milestones: Sequence[float] = ()) -> Rate:
     """The learning rate of a step.
 
     Args:

@@ -41,6 +41,7 @@ class Split(ABC):
 
     held: bool = True  # in memory; if not, `read` gives one image after the other, in other processes
     uniform: bool = True  # batches of as many rows to train on have the same shapes
+    augmented: bool = True  # other draws show an image in another way
 
     @abstractmethod
     def __len__(self) -> int:
@@ -78,6 +79,10 @@ class Split(ABC):
     def scored(self, predictions: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
         """What the metric is given of a batch: predictions and truth, of shapes that can be joined with others."""
         return predictions, seen.targets if seen.truth is None else seen.truth
+
+    @abstractmethod
+    def target_rows(self) -> Tensor:
+        """Targets ``(m, 1)`` of all images, or of a fair sample of the places of maps, on the CPU."""
 
     def feature_rows(self, features: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
         """Features ``(n, d)`` and targets ``(n, 1)`` that are kept of a batch. May wait for a GPU."""
@@ -119,6 +124,10 @@ class Labelled(Split):
     def draws(self, generator: torch.Generator) -> Tensor:
         """Of ``augment.moved``."""
         return random_moves(len(self), self.padding, generator)
+
+    def target_rows(self) -> Tensor:
+        """All of them."""
+        return self.targets.cpu()
 
     def seen(self, picked: Picked, draws: Tensor | None) -> Seen:
         """Images as they are, or moved."""

@@ -8,6 +8,7 @@ when it is over, and files are written while the next one runs.
 """
 
 import copy
+import functools
 import importlib.util
 import logging
 import math
@@ -29,14 +30,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from ordinal_entropy import runs
+from ordinal_entropy import methods, runs
 from ordinal_entropy.capture import Tap, capture
-from ordinal_entropy.methods import Method
-from ordinal_entropy.methods.ablations import self_set_strengths
+from ordinal_entropy.methods import Batch, Composition, TaskLoss
+from ordinal_entropy.methods.contract import overrides
 from ordinal_entropy.vision import schedules, thumbnails
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.files import Files, on_host
-from ordinal_entropy.vision.graph import Step, StepGraph
+from ordinal_entropy.vision.graph import Made, StepGraph
 from ordinal_entropy.vision.places import nearest, portrait
 from ordinal_entropy.vision.sets import Batches, mixed, training_steps
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
@@ -50,7 +51,6 @@ from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback  # noqa
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger  # noqa: E402
 from torchmetrics import Metric  # noqa: E402
 
-Loss = Callable[[Tensor, Seen], Tensor]  # of the outputs for a batch
 Scores = dict[str, float]
 
 PARTS = ("train", "validation", "test")
@@ -59,6 +59,8 @@ REMEDY = "remove it to begin the run again"
 _REMEDY_OF_TRAINED = "remove the run folder and train again"
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
+_CAPTURED = {"head", "loss", "term", "weights"}  # kinds of parts whose steps can be a CUDA graph
+_BEFORE_PARTS = "regularizer."  # state of a method in checkpoints from before methods had parts
 _OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 _STATES = {  # of a parameter
     "adam": ("step", "exp_avg", "exp_avg_sq"),
@@ -133,6 +135,32 @@ class Data(NamedTuple):
         return Data(*(split.to(device) for split in self))
 
 
+class _Calibration:
+    """Hook before the feature layer: keeps what would go in, and in training lets the method change it."""
+
+    def __init__(self, method: Composition) -> None:
+        self.method = method
+        self.batch: Batch | None = None  # that is trained on
+        self.features = torch.zeros(0)  # before they are calibrated
+
+    def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        """What goes in instead; None: what came."""
+        if self.batch is None:
+            return None
+        (self.features,) = inputs
+        with torch.autocast(self.features.device.type, enabled=False):
+            return (self.method.calibrate(self.features, self.batch),)
+
+    def called(self, run: Callable[[Tensor], tuple[Tensor, Tensor]], batch: Batch) -> tuple[Tensor, Tensor]:
+        """Outputs and the features before they are calibrated, of a network that runs with this hook."""
+        self.batch = batch
+        try:
+            outputs, _ = run(batch.inputs)
+            return outputs, self.features
+        finally:
+            self.batch, self.features = None, torch.zeros(0)
+
+
 class Callbacks(NamedTuple):
     """Whom a run tells of itself."""
 
@@ -145,7 +173,7 @@ class Training(lightning.LightningModule):
 
     Args:
         network: a module, with the name of its feature layer.
-        method: what is added to the task loss, or stands in for it.
+        method: how it is trained beyond that; prepared, and its head, if it brings one, is that of the network.
         loss: the task loss.
         metric: of decoded predictions and targets; a dictionary of scores.
         train_metric: of the batches trained on, where that should be another.
@@ -160,8 +188,8 @@ class Training(lightning.LightningModule):
     def __init__(
         self,
         network: Network,
-        method: Method,
-        loss: Loss,
+        method: Composition,
+        loss: TaskLoss,
         metric: Metric,
         data: Data,
         settings: Settings,
@@ -174,6 +202,7 @@ class Training(lightning.LightningModule):
     ) -> None:
         super().__init__()
         assert isinstance(network, nn.Module)
+        _require_trainable(method, data.train, settings)
         self.network: Any = network
         lay_out(network, settings)
         self.method = method
@@ -188,7 +217,11 @@ class Training(lightning.LightningModule):
         self.history: list[dict[str, Scores]] = []  # of each epoch, by part
         self._called: list[Callable[[Tensor], Tensor]] = []  # the network or the compiled one; no child of its own
         self._tap: Tap | None = None
-        self._draws = torch.zeros(0)  # (n, ...) of this epoch, by row
+        self._calibration: _Calibration | None = None  # where the method calibrates features
+        self._handle: Any = None  # of its hook
+        self._draws: list[Tensor] = []  # (n, ...) of this epoch, by row, for each view
+        self._stage = methods.stage_of(method, 0, settings.epochs)  # of this epoch
+        self._drawing: torch.Generator | None = None  # of the method, where it may draw
         self._unscored: list[list[tuple[Tensor, Tensor]]] = [[] for _ in PARTS]  # predictions and targets
         self._fixed: dict[str, Split] = {}  # whose features are kept
         self._steps = 0  # made by this process
@@ -207,10 +240,19 @@ class Training(lightning.LightningModule):
         called: Any = torch.compile(self.network) if self.settings.compile else self.network
         self._called = [called]
         self._tap = capture(called, self.network.feature_layer)
+        if self.method.smooths:
+            self._calibration = _Calibration(self.method)
+            hook: Any = self._calibration.__call__
+            if self.settings.compile:
+                hook = torch.compiler.disable(hook)
+            layer = self.network.get_submodule(self.network.feature_layer)
+            self._handle = layer.register_forward_pre_hook(hook)
 
     def on_fit_start(self) -> None:
         """Every rank has the data on its own device."""
         self.data = self.data.to(self.device)
+        if self.method.requirements().keys() & {"mixing", "weights"}:
+            self._drawing = torch.Generator(self.device)
         if self.folder is not None and self.settings.feature_rows and self.global_rank == 0:
             for part, split in (("train", self.data.train), ("test", self.data.test)):
                 rows = fixed_rows(len(split), self.settings.feature_rows)
@@ -227,7 +269,12 @@ class Training(lightning.LightningModule):
         """Leaves the network as it came."""
         if self._tap is not None:
             self._tap.close()
+        if self._handle is not None:
+            self._handle.remove()
+        if len(self.method.stages) > 1:
+            self.network.requires_grad_(True)
         self._called, self._tap, self._graph, self._replayed = [], None, None, None
+        self._calibration = self._handle = None
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs and features, ``(n, d)`` or maps, for images ``(n, 3, h, w)`` from 0 to 255."""
@@ -243,18 +290,32 @@ class Training(lightning.LightningModule):
             self._begin_epoch()
         self._set_rate(batch_idx)
         picked = _picked(batch)
-        draws = self._draws[picked.rows]
-        self._replayed = self._graph_of(picked.rows, draws)
-        made = self._step(picked, draws) if self._replayed is None else self._replayed(picked.rows, draws)
+        draws = [view[picked.rows] for view in self._draws]
+        self._replayed = self._graph_of(picked.rows, draws[0])
+        if self._replayed is not None:
+            made = self._replayed(picked.rows, draws[0])
+        else:
+            if self._drawing is not None:
+                self._drawing.manual_seed(mixed(self.seed, self.epoch, batch_idx, self.global_rank, 2))
+            made = self._step(picked, draws, self._drawing)
         self._score(0, made.predictions, made.truth)
         return made.loss
 
     @property
     def graphed(self) -> bool:
-        """Whether steps can be a CUDA graph: one process on a GPU, images held there, one part of a step, no scale."""
+        """Whether steps can be a CUDA graph: one process on a GPU, images held there, one part of a step, no scale.
+
+        Of the method, all that a step does must be tensors on the device: no draws, nothing that it observes.
+        """
         own, alone = self.settings, self.trainer.world_size == 1 and self.settings.accumulate == 1
         plain = own.precision != "fp16" and not own.compile and self.data.train.held and self.data.train.uniform
-        return own.graph and alone and plain and self.device.type == "cuda"
+        return own.graph and alone and plain and self.device.type == "cuda" and self._capturable
+
+    @functools.cached_property
+    def _capturable(self) -> bool:
+        parts = [part for part in self.method.parts.values() if isinstance(part, methods.Method)]
+        watched = any(overrides(part, "observe") for part in parts)
+        return self.method.requirements().keys() <= _CAPTURED and not watched
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """The gradients, which a graph has computed already."""
@@ -271,26 +332,36 @@ class Training(lightning.LightningModule):
         if self._graph is None:
             parameters = [each for each in self.network.parameters() if each.requires_grad]
             try:
-                self._graph = StepGraph(lambda rows, draws: self._step(Picked(rows), draws), parameters, rows, draws)
+                self._graph = StepGraph(lambda rows, draws: self._step(Picked(rows), [draws]), parameters, rows, draws)
             except RuntimeError as error:
                 why = "expected a network and a method whose step can be a CUDA graph; graph=false does without"
                 raise RuntimeError(f"{why}: {error}") from error
         return self._graph
 
-    def _step(self, picked: Picked, draws: Tensor) -> Step:
-        """The loss of a batch, and what is scored of it. Waits for no GPU."""
-        split = self.data.train
-        seen = split.seen(picked, draws)
-        outputs, features = self(seen.images)
+    def _step(self, picked: Picked, draws: Sequence[Tensor], generator: torch.Generator | None = None) -> Made:
+        """The loss of a batch, and what is scored of it. Waits for no GPU.
+
+        It is that of ``methods.training_loss``, of a network that is called as a whole: its encoder is what comes
+        before the feature layer, its head that layer and what follows.
+        """
+        split, method = self.data.train, self.method
+        views = [split.seen(picked, own) for own in draws]
+        batch = method.change(_batch(views, self.settings, floats=method.mixes), generator)
+        if self._calibration is None or self._stage == "encoder":
+            outputs, features = self(batch.inputs)
+        else:
+            outputs, features = self._calibration.called(self, batch)
         with torch.autocast(outputs.device.type, enabled=False):
             outputs = _at_least_single(outputs)
-            if outputs.dtype == torch.float64:  # so that nothing of the method is computed in less
-                seen = seen._replace(targets=seen.targets.double())
-            task_loss = None if self.method.replaces_task_loss else self.task_loss(outputs, seen)
-            loss: Tensor = self.method(features, seen.targets, seen.mask, predictions=outputs, task_loss=task_loss)
-            if task_loss is not None:
-                loss = task_loss + loss
-        return Step(loss, *split.scored(self.method.decode(outputs.detach()), seen))
+            method.observe(features.detach(), batch.targets)
+            shown = None if self._stage == "encoder" else outputs
+            loss = method.loss(methods.Step(batch, features, shown, self.task_loss), self._stage)
+            predictions = method.decode(outputs.detach()[: len(picked.rows)])  # of the first view
+        rows = slice(len(picked.rows))
+        seen = views[0]._replace(targets=batch.targets[rows])
+        if method.mixes:
+            seen = seen._replace(mask=None if batch.mask is None else batch.mask[rows], truth=None)
+        return Made(loss, *split.scored(predictions, seen))
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Adds a batch of validation (0) or test images (1) to the scores."""
@@ -317,6 +388,7 @@ class Training(lightning.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """The scores of the epoch; checkpoints are written after this."""
+        self.method.end_epoch()
         scores = {}
         for number, (part, metric) in enumerate(zip(PARTS, self._each_metric(), strict=True)):
             self._update(number)
@@ -324,7 +396,7 @@ class Training(lightning.LightningModule):
             metric.reset()
         self.history.append(scores)
         named = {f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()}
-        named |= {f"method/{name}": float(value) for name, value in self_set_strengths(self.method).items()}
+        named |= {f"method/{name}": float(value) for name, value in self.method.scalars().items()}
         for logger in self.trainer.loggers:  # Lightning's own way to them takes a millisecond for each number
             logger.log_metrics({"epoch": self.epoch, **named}, self.trainer.global_step)
             logger.save()
@@ -333,14 +405,24 @@ class Training(lightning.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer; its learning rate is set at the beginning of every epoch."""
-        return optimizer(self.network, self.settings)
+        return optimizer(self.trained, self.settings)
+
+    @property
+    def trained(self) -> list[nn.Parameter]:
+        """The parameters that are optimised: those of the network and those of the method."""
+        return list(dict.fromkeys([*self.network.parameters(), *self.method.parameters()]))
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """The method is told of every one."""
+        super().optimizer_step(*args, **kwargs)
+        self.method.after_step(self.network)
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Lightning refuses to clip for a fused optimizer in any half precision; bfloat16 has no scale to be undone."""
         if gradient_clip_val and self.settings.precision != "fp16":
-            nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
+            nn.utils.clip_grad_norm_(self.trained, gradient_clip_val)
         else:
             super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
@@ -386,22 +468,31 @@ class Training(lightning.LightningModule):
         """All that a stop must not change. Not Lightning's hook, which is left out after some stops."""
         epoch = self.epoch
         torch.manual_seed(mixed(self.seed, epoch, self.global_rank))  # dropout
-        generator = torch.Generator().manual_seed(mixed(self.seed, epoch, 0, 1))
-        draws = self.data.train.draws(generator)
-        self._draws = draws.to(self.device, _dtype(self.settings) if draws.is_floating_point() else None)
+        self._draws = []
+        for view in range(self.method.views):
+            draws = self.data.train.draws(torch.Generator().manual_seed(mixed(self.seed, epoch, view, 1)))
+            self._draws.append(draws.to(self.device, _dtype(self.settings) if draws.is_floating_point() else None))
+        self._stage = methods.stage_of(self.method, epoch, self.settings.epochs)
+        if len(self.method.stages) > 1:
+            joint = self._stage != "head"
+            self.network.train(joint).requires_grad_(joint)
+            self.network.get_submodule(self.network.feature_layer).train().requires_grad_(True)
         for metric, unscored in zip(self._each_metric(), self._unscored, strict=True):
             metric.reset()
             unscored.clear()
 
     def _set_rate(self, batch_idx: int) -> None:
-        settings = self.settings
+        """Of the step, as the schedule has it; in each of two stages anew, its milestones brought to their length."""
+        settings, first = self.settings, methods.first_epochs(self.method, self.settings.epochs)
         of_epoch = math.ceil(int(self.trainer.num_training_batches) / settings.accumulate)
+        begun, ended = (first, settings.epochs) if self.epoch >= first else (0, first)
+        epochs = ended - begun
         rate = schedules.rate(
             settings.schedule,
-            self.epoch * of_epoch + batch_idx // settings.accumulate,
-            settings.epochs * of_epoch,
-            epochs=settings.epochs,
-            milestones=settings.milestones,
+            (self.epoch - begun) * of_epoch + batch_idx // settings.accumulate,
+            epochs * of_epoch,
+            epochs=epochs,
+            milestones=[milestone * epochs / settings.epochs for milestone in settings.milestones],
         )
         for own in self.trainer.optimizers:
             for group in own.param_groups:
@@ -491,12 +582,11 @@ class _Reads(Dataset[tuple[Tensor | int, ...]]):
         return *self.split.read(index), index
 
 
-def optimizer(network: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    """The optimizer of all parameters of a network, which are stepped at once, not one by one."""
+def optimizer(parameters: Sequence[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
+    """The optimizer of some parameters, which are stepped at once, not one by one."""
     options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
         options["momentum"] = settings.momentum
-    parameters = list(network.parameters())
     scaled = settings.clip > 0 and settings.precision == "fp16"  # a fused one would clip gradients before their scale
     if all(parameter.device.type in ("cpu", "cuda") for parameter in parameters) and not scaled:
         options["fused"] = True
@@ -577,7 +667,7 @@ def fit(
 
 
 def scored(
-    network: Network, method: Method, metric: Metric, split: Split, settings: Settings, *, device: str
+    network: Network, method: Composition, metric: Metric, split: Split, settings: Settings, *, device: str
 ) -> Scores:
     """Scores of a network on a split, on one device."""
     metric = metric.clone().to(torch.device(device))
@@ -588,7 +678,7 @@ def scored(
 
 @torch.no_grad()
 def predicted(
-    network: Network, method: Method, split: Split, settings: Settings, *, device: str
+    network: Network, method: Composition, split: Split, settings: Settings, *, device: str
 ) -> Iterator[tuple[Tensor, Seen]]:
     """Predictions of a network for the images of a split, batch by batch, on one device."""
     assert isinstance(network, nn.Module)
@@ -596,6 +686,7 @@ def predicted(
     dtype = _PRECISIONS[_precision_on(where, settings)][1]
     mixed_precision = dtype in (torch.bfloat16, torch.float16)
     lay_out(network.to(where).eval(), settings)
+    method.to(where).eval()
 
     def outputs(images: Tensor) -> Tensor:
         with torch.autocast(where.type, dtype=dtype if mixed_precision else None, enabled=mixed_precision):
@@ -617,6 +708,7 @@ class Checkpoint(NamedTuple):
 
     epoch: int  # epochs done
     weights: dict[str, Tensor]  # of the network
+    method: dict[str, Tensor]  # its state; none in files from before methods had parts
     facts: dict[str, Any]
     path: Path
 
@@ -637,15 +729,19 @@ _RESUMED = {  # what Lightning adds
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Weights of the network and facts of the run; a ValueError where there are none."""
+    """Weights of the network, state of the method and facts of the run; a ValueError where there are none."""
     if not path.exists():
         raise ValueError(f"expected a trained run with {path.name} in {path.parent}, got none")
     content = runs.load_tensors(path, _FORM, remedy=_REMEDY_OF_TRAINED)
-    start = "network."
-    weights = {key[len(start) :]: value for key, value in content["state_dict"].items() if str(key).startswith(start)}
-    found = Checkpoint(len(content["history"]), weights, content["facts"], path)
+    weights, method = (
+        {key[len(start) :]: value for key, value in content["state_dict"].items() if str(key).startswith(start)}
+        for start in ("network.", "method.")
+    )
+    method = {key: value for key, value in method.items() if not key.startswith(_BEFORE_PARTS)}
+    found = Checkpoint(len(content["history"]), weights, method, content["facts"], path)
     with found.reading():
         runs.require_form(weights, {str: Tensor}, "weights")
+        runs.require_form(method, {str: Tensor}, "state of the method")
     return found
 
 
@@ -667,12 +763,13 @@ class _Checkpoints(CheckpointCallback):
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Has them written, after the scores of the epoch are known."""
         assert isinstance(pl_module, Training)
-        scores = [self.sign * epoch["validation"][self.monitor] for epoch in pl_module.history]
+        first = methods.first_epochs(pl_module.method, pl_module.settings.epochs)  # whose head is not trained
+        scores = [self.sign * epoch["validation"][self.monitor] for epoch in pl_module.history[first:]]
         scores = [math.inf if math.isnan(score) else score for score in scores]
-        if scores.index(min(scores)) == len(scores) - 1:
+        if scores and scores.index(min(scores)) == len(scores) - 1:
             state = {name: value.clone() for name, value in trainer.strategy.lightning_module_state_dict().items()}
             self.best = {"state_dict": state, "history": list(pl_module.history), "facts": pl_module.facts}
-        due = len(scores) == pl_module.settings.epochs or time.monotonic() - self.written >= self.seconds
+        due = pl_module.epoch == pl_module.settings.epochs or time.monotonic() - self.written >= self.seconds
         if not trainer.strategy.broadcast(due):
             return
         if self.best is not None and trainer.is_global_zero:
@@ -711,8 +808,8 @@ class _WholeFiles(TorchCheckpointIO):
         _require_alike(content["loops"]["fit_loop"], loop.state_dict(), "loops")
         loop.load_state_dict(copy.deepcopy(content["loops"]["fit_loop"]))  # as Lightning will
         (found,) = content["optimizer_states"]
-        parameters = list(module.network.parameters())
-        _require_alike(found["param_groups"], optimizer(module.network, module.settings).state_dict()["param_groups"])
+        parameters = module.trained
+        _require_alike(found["param_groups"], optimizer(parameters, module.settings).state_dict()["param_groups"])
         needed = _STATES[module.settings.optimizer]
         for number, state in found["state"].items():
             runs.require_form(state, dict.fromkeys(needed, Tensor), f"state {number}")
@@ -768,13 +865,45 @@ def _picked(batch: Any) -> Picked:
     return Picked(rows, raw=raw)
 
 
+def _batch(views: Sequence[Seen], settings: Settings, *, floats: bool) -> Batch:
+    """What a method sees of a batch: all views of its rows, one after the other."""
+
+    def joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+        there = [part for part in parts if part is not None]
+        return there[0] if len(there) == 1 else torch.cat(there) if there else None
+
+    seen = Seen(*(joined(parts) for parts in zip(*views, strict=True)))  # type: ignore[arg-type]
+    images, targets, weight = seen.images, seen.targets, seen.weights
+    if floats:  # bytes cannot be mixed
+        images = images.to(_dtype(settings))
+    if settings.precision == "float64":  # so that nothing of the method is computed in less
+        targets = targets.double()
+    if weight is not None:
+        weight = weight.view(-1, *[1] * (targets.dim() - 1)).expand_as(targets)
+    return Batch(images, targets, seen.mask, weight)
+
+
+def _require_trainable(method: Composition, split: Split, settings: Settings) -> None:
+    """A ValueError where a method needs what this training cannot do."""
+    can = {*methods.KINDS, "views", "stages", "parameters"}
+    if not split.augmented:
+        because = "without augmentation all views of an image are the same"
+        methods.require(method, can - {"views"}, "training on images that are not augmented", because)
+    if not split.uniform:
+        methods.require(method, can - {"mixing"}, "training on whole images", "they differ in size")
+    if settings.devices * settings.nodes > 1:
+        because = "the processes wait in every step for the gradients of all weights"
+        methods.require(method, can - {"stages"}, "training on several devices", because)
+    methods.require(method, can, "training on images", "none of its steps does that")
+
+
 def _shown(images: Tensor, network: Network, settings: Settings) -> Tensor:
     """Images from 0 to 255 as a network wants them."""
     layout = torch.channels_last if settings.channels_last else torch.contiguous_format
     return normalized(images.contiguous(memory_format=layout), network.mean, network.std, dtype=_dtype(settings))
 
 
-def _predicted(outputs: Callable[[Tensor], Tensor], method: Method, images: Tensor, settings: Settings) -> Tensor:
+def _predicted(outputs: Callable[[Tensor], Tensor], method: Composition, images: Tensor, settings: Settings) -> Tensor:
     """Predictions for images; those of the mirror images too, if so set."""
     found = method.decode(_at_least_single(outputs(images)))
     if settings.flip and found.dim() == 4:
@@ -807,10 +936,15 @@ def _precision_on(device: torch.device, settings: Settings) -> str:
     return settings.precision if device.type == "cuda" or settings.precision == "float64" else "float32"
 
 
+def in_precision(module: nn.Module, settings: Settings) -> None:
+    """Brings weights into double precision where the images are."""
+    if settings.precision == "float64":
+        module.double()
+
+
 def lay_out(network: nn.Module, settings: Settings) -> None:
     """Brings the weights into the precision and the memory layout of the images."""
-    if settings.precision == "float64":
-        network.double()
+    in_precision(network, settings)
     if settings.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 

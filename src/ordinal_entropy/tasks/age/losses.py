@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ordinal_entropy.methods import weighted_mean
 from ordinal_entropy.recipes import lookup
 from ordinal_entropy.tasks.age.counts import age_counts, column, training_counts
 
@@ -23,13 +24,21 @@ LOSSES = tuple(_LOSSES)
 WEIGHTS = tuple(_WEIGHTS)
 
 
-def task_loss(predictions: Tensor, targets: Tensor, weights: Tensor | None = None, *, loss: str = "l1") -> Tensor:
+def task_loss(
+    predictions: Tensor,
+    targets: Tensor,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    loss: str = "l1",
+) -> Tensor:
     """The mean over the rows of weight times loss; not divided by the sum of the weights.
 
     Args:
         predictions: ``(n,)`` or ``(n, 1)``.
         targets: likewise.
-        weights: ``(n,)`` or ``(n, 1)``, by :func:`sample_weights`; None: all 1.
+        mask: boolean, ``(n,)`` or ``(n, 1)``: rows that count; None: all.
+        weights: ``(n,)`` or ``(n, 1)``, for example by :func:`sample_weights`; None: all 1.
         loss: "l1", "mse" or "huber" (half the square of an error below 1, else the error less a half).
 
     Returns:
@@ -38,7 +47,8 @@ def task_loss(predictions: Tensor, targets: Tensor, weights: Tensor | None = Non
     Example:
         >>> task_loss(torch.tensor([[3.0], [0.5]]), torch.tensor([1.0, 1.0]))
         tensor(1.2500)
-        >>> task_loss(torch.tensor([[3.0], [0.5]]), torch.tensor([1.0, 1.0]), torch.tensor([0.5, 2.0]), loss="huber")
+        >>> weights = torch.tensor([0.5, 2.0])
+        >>> task_loss(torch.tensor([[3.0], [0.5]]), torch.tensor([1.0, 1.0]), weights=weights, loss="huber")
         tensor(0.5000)
     """
     function = lookup("loss", loss, _LOSSES)
@@ -47,9 +57,11 @@ def task_loss(predictions: Tensor, targets: Tensor, weights: Tensor | None = Non
     if predicted.dtype in (torch.float16, torch.bfloat16):
         predicted = predicted.float()
     losses = function(predicted, true.to(predicted.dtype), reduction="none")  # (n,)
+    if mask is not None:
+        mask = column(mask, "mask", rows=len(losses))
     if weights is not None:
-        losses = losses * column(weights, "weights", rows=len(losses)).to(losses.dtype)
-    return losses.sum() / max(len(losses), 1)
+        weights = column(weights, "weights", rows=len(losses))
+    return weighted_mean(losses, mask, weights)
 
 
 def sample_weights(targets: Tensor, weighting: str = "none") -> Tensor:

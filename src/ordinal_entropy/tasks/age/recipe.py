@@ -8,13 +8,14 @@ The first draws faces and trains on them, in a minute on two CPU cores, to far l
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
-from ordinal_entropy.tasks import Plan, Task, on_images
+from ordinal_entropy.tasks import Plan, Task, method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
@@ -24,7 +25,6 @@ from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.vision.backbones import Network
     from ordinal_entropy.vision.sets import Images
-    from ordinal_entropy.vision.split import Seen
     from ordinal_entropy.vision.training import Data
 
 METRIC = "mae"
@@ -181,7 +181,7 @@ def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepa
         assert isinstance(parts.train, Labelled)
         ages = parts.train.targets.cpu()
         facts = {"low": float(ages.min()), "high": float(ages.max()), "counts": age_counts(ages).tolist()}
-    method = on_images.method_of(plan, low=facts["low"], high=facts["high"])
+    method = method_of(plan, low=facts["low"], high=facts["high"], gather=recipe.devices * recipe.nodes > 1)
 
     def make_network() -> "Network":
         return backbones.create(
@@ -192,9 +192,7 @@ def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepa
             zero_last_norm=recipe.zero_last_norm or bool(recipe.pretrained),
         )
 
-    def loss(outputs: Tensor, seen: "Seen") -> Tensor:
-        return task_loss(outputs, seen.targets, seen.weights, loss=recipe.loss)
-
+    loss = partial(task_loss, loss=recipe.loss)
     return Prepared(parts, method, make_network, loss, ShotErrors(torch.tensor(facts["counts"])), facts)
 
 

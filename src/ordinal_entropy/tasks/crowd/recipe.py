@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
-from ordinal_entropy.tasks import Plan, Task, on_images
+from ordinal_entropy.tasks import Plan, Task, method_of, on_images
 from ordinal_entropy.tasks.crowd import annotations, data, density, generated
 from ordinal_entropy.tasks.crowd.annotations import Points
 from ordinal_entropy.tasks.crowd.data import Record
@@ -257,8 +257,14 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     if facts is None:
         assert isinstance(parts.train, Crowds)
         facts = {"high": float(parts.train.cells.values.max()) or 1.0}  # of nobody at all: some range
-    method = on_images.method_of(
-        plan, low=0.0, high=facts["high"], grouping=recipe.grouping or "unique", stride=recipe.stride, per="image"
+    method = method_of(
+        plan,
+        low=0.0,
+        high=facts["high"],
+        grouping=recipe.grouping or "unique",
+        stride=recipe.stride,
+        per="image",
+        gather=recipe.devices * recipe.nodes > 1,
     )
     if method.replaces_task_loss:  # it has to learn of the empty cells too
         parts = Data(*(replace(split, above=-math.inf) for split in parts if isinstance(split, Crowds)))
@@ -274,8 +280,9 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
             widths=recipe.widths,
         )
 
-    def loss(outputs: Tensor, seen: "Seen") -> Tensor:
-        return task_loss(outputs, seen.targets, loss=recipe.loss, scale=recipe.loss_scale)
+    def loss(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
+        # of every cell that has a target; the mask says which cells added terms see
+        return task_loss(outputs, targets, weight=weight, loss=recipe.loss, scale=recipe.loss_scale)
 
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)
 

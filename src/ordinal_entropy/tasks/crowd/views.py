@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.metrics import counts
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
+_CELLS = 2**20  # that a method is prepared with, at most
 FEATURES = 24  # cells of an image whose features are kept, at most
 
 
@@ -135,6 +137,16 @@ class Crowds(Split):
         corner = (chance * (free + 1)).long().minimum(free)
         return torch.cat([corner, mirrored * self.mirror], dim=1)
 
+    @property
+    def augmented(self) -> bool:  # type: ignore[override]
+        """Whole images are shown as they are, unless they are mirrored."""
+        return self.crop > 0 or self.mirror
+
+    def target_rows(self) -> Tensor:
+        """The heads in all cells, or in a million of them, evenly spaced."""
+        values = self.cells.values
+        return values[spread_rows(len(values), _CELLS).to(values.device)].cpu()
+
     def batches(self, size: int) -> Sequence[Tensor]:
         """Every image once, those of one frame together: so many, or as many pixels as so many crops have."""
         groups: dict[tuple[int, int], list[int]] = {}
@@ -178,8 +190,9 @@ class Crowds(Split):
 
     def scored(self, predictions: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
         """Counts ``(b,)``: the sum over the cells of each image, and how many there are."""
-        assert seen.truth is not None
-        return counts(torch.where(seen.targets.isnan(), 0, predictions)), seen.truth
+        outside = seen.targets.isnan()
+        truth = counts(torch.where(outside, 0, seen.targets)) if seen.truth is None else seen.truth
+        return counts(torch.where(outside, 0, predictions)), truth
 
     def feature_rows(self, features: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
         """Of each image those at some cells of the mask, evenly spaced among them."""

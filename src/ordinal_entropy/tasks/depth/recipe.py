@@ -9,13 +9,14 @@ The first renders rooms and trains on them, in a minute on two CPU cores, to far
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
-from ordinal_entropy.tasks import Plan, Task, on_images
+from ordinal_entropy.tasks import Plan, Task, method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
@@ -233,7 +234,7 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     from ordinal_entropy.vision import decoder, newcrfs
 
     recipe, new = plan.recipe, facts is None
-    method = on_images.method_of(
+    method = method_of(
         plan,
         low=0.0,
         high=MAX_DEPTH,
@@ -257,11 +258,7 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
             torch.nn.init.constant_(made.head.bias, bias)
         return made
 
-    def loss(predictions: Tensor, seen: "Seen") -> Tensor:
-        if recipe.loss == "mse":
-            return masked_mse(predictions, seen.targets, seen.mask)
-        return silog(predictions, seen.targets, seen.mask, form=recipe.silog_form)
-
+    loss = partial(masked_mse) if recipe.loss == "mse" else partial(silog, form=recipe.silog_form)
     scores, quick = DepthScores(align_corners=False), QuickRms(align_corners=False)  # as the models enlarge their maps
     return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
 

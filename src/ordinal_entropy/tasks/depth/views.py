@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import ANGLE, augmented, random_draws
 from ordinal_entropy.tasks.depth.data import Record
@@ -21,6 +22,7 @@ from ordinal_entropy.vision.places import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
 PLACES = (4, 6)  # rows and columns of the places in an image whose features are kept
+_PREPARED, _GRID = 128, (24, 32)  # images that a method is prepared with, at most, and places of each
 BYTES = 5  # of a pixel that is held: three colours, and a depth of 16 bits
 _FARTHEST = 2**15 - 1  # millimetres in 16 bits; what is farther than 10 m is no depth anyway
 _MILLI = 1000
@@ -84,6 +86,14 @@ class Views(Split):
         """Bytes ``(3, h, w)`` and millimetres ``(h, w)``."""
         image, depth = _resized(*data.read(self.records[index]), self.size)
         return torch.from_numpy(image).permute(2, 0, 1), torch.from_numpy(depth)
+
+    def target_rows(self) -> Tensor:
+        """The depths at 24 x 32 places of each of some images, evenly spaced, where there is one."""
+        some = self.take(spread_rows(len(self), _PREPARED))
+        assert some.millimetres is not None
+        rows, columns = (middles(side, min(side, most)) for side, most in zip(self.size, _GRID, strict=True))
+        depths = some.millimetres[:, rows][..., columns].cpu().float() / _MILLI
+        return depths[valid(depths)][:, None]
 
     def draws(self, generator: torch.Generator) -> Tensor:
         """Of ``augment.augmented``."""

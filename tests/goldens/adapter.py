@@ -1,0 +1,126 @@
+"""All that the goldens call of the library. When walls move, this file is edited, and no other of the goldens.
+
+Recipes are written as the command line has them, a preset and ``key=value``; scores come back as plain lists.
+"""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+import typer
+
+import ordinal_entropy as oe
+from commands import call
+from ordinal_entropy import tasks
+from ordinal_entropy.cli import app
+from ordinal_entropy.environment import environment
+from ordinal_entropy.vision.torchvision_guard import import_torchvision
+
+__all__ = ["call", "environment"]  # as they are
+
+PARTS = ("train", "validation", "test")
+
+
+def method_names():
+    """Every method that can be trained."""
+    return oe.methods.names()
+
+
+def regularizer(maker="", **options):
+    """A module in float64; ``maker`` is a constructor of another name."""
+    make = getattr(oe.OrdinalEntropy, maker) if maker else oe.OrdinalEntropy
+    return make(**options).double()
+
+
+def term(name, *given, **options):
+    """A function of the regularizer: "diversity", "tightness" or "ordinal_entropy"."""
+    return getattr(oe.functional, name)(*given, **options)
+
+
+def train(task, preset, settings, runs, folder, *, stop_at=None):
+    """Scores of runs, all of them trained in one call.
+
+    Args:
+        task: its name.
+        preset: a name.
+        settings: ``key=value``, in place of those of the preset.
+        runs: method and seed of each.
+        folder: for what the training writes; that of a stopped one is resumed.
+        stop_at: Ctrl-C comes with the evaluation of this step or epoch.
+
+    Returns:
+        Of each run "steps", the scores by part, and the three points: "last", "best_validation", "best_test". None
+        where the training was stopped.
+    """
+    recipe = tasks.recipe(task, preset, settings)
+    plans = [tasks.Plan(method, seed, recipe) for method, seed in runs]
+
+    def stop(step, scores):
+        if step == stop_at:
+            raise KeyboardInterrupt
+
+    with _one_thread():
+        try:
+            found = tasks.load(task).train(plans, device="cpu", folder=Path(folder), on_metrics=stop)
+        except KeyboardInterrupt:
+            if stop_at is None:
+                raise
+            return None
+    names = ("steps", *PARTS, "last", "best_validation", "best_test")
+    return [{name: getattr(outcome, name) for name in names} for outcome in found]
+
+
+def resumed(task, preset, settings, runs, folder, *, stop_at):
+    """The same of runs that were stopped on the way."""
+    assert train(task, preset, settings, runs, folder, stop_at=stop_at) is None
+    return train(task, preset, settings, runs, folder)
+
+
+def operator_rows(task, *, train, test):
+    """Generated rows as arrays: functions, places and values of the training rows, then of the test rows."""
+    from ordinal_entropy.tasks.operators import recipe
+
+    settings = [f"rows={train}", "parts=1", f"test_rows={test}", "validation_rows=1", "samples=10"]
+    split = recipe.split(tasks.recipe(task, "quick", settings))
+    return [tuple(split.train), tuple(split.test)]
+
+
+def compare(task, settings, methods, *, seeds, out):
+    """The content of the summary that the command ``compare`` writes; its page is not drawn."""
+    given = ["--preset=quick", f"--methods={','.join(methods)}", f"--seeds={seeds}", "--device=cpu", f"--out={out}"]
+    with patch("ordinal_entropy.report.missing", lambda: "nothing"), _one_thread():
+        call("compare", task, *given, *(f"--set={each}" for each in settings))
+    return json.loads((Path(out) / "summary.json").read_text())
+
+
+def command_paths():
+    """The words of every command, those of the program itself first: none."""
+    return [(), *_below(typer.main.get_command(app))]
+
+
+def _below(command):
+    found = []
+    for name, each in getattr(command, "commands", {}).items():
+        found += [(name,), *((name, *rest) for rest in _below(each))]
+    return found
+
+
+@contextmanager
+def _one_thread():
+    """The order of sums, and so their rounding, follows from the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def import_timm():
+    """timm, beside any torchvision."""
+    import_torchvision()
+    import timm
+
+    return timm
