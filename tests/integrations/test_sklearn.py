@@ -437,11 +437,12 @@ def test_bad_weights(weight, sentence):
 @pytest.mark.parametrize(
     ("parameter", "value", "sentence"),
     [
-        (
-            "method",
-            "classification",
-            "expected method to be one of baseline, ld-unweighted, .*, oe-balanced, got 'classification'",
-        ),
+        ("method", "oee", "expected a method like 'oe'.*, got 'oee'; there are baseline, ld-unweighted, .*"),
+        ("method", "oe+oe", r"expected each part once, got 'oe' twice in 'oe\+oe'"),
+        ("method", "huber+classification", "expected at most one head or prediction loss, got 'huber' and .*"),
+        ("method_options", {"ld": {}}, "expected .* a part.*, got 'ld'; there are oe"),
+        ("method_options", {"oe": {"bins": 3}}, "expected options of 'oe': one of strength, .*; got bins"),
+        ("method_options", ["oe"], r"expected method_options as {part: {option: value}} or None, got \['oe'\]"),
         ("activation", "swish", "expected activation to be one of relu, gelu, silu, tanh, got 'swish'"),
         ("dtype", "float16", "expected dtype to be one of float64, float32, got 'float16'"),
         ("hidden_layer_sizes", (), "expected hidden_layer_sizes of one layer or more, .*, got none"),
