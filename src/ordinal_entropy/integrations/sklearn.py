@@ -64,7 +64,7 @@ class _Table(NamedTuple):
         return bool((self.weight == self.weight[0]).all())
 
     def repeated(self) -> "_Table | None":
-        """Each row as often as its weight says; None where that is no whole number, or where there would be too many."""
+        """Each row as often as its weight says; None where that is no whole number, or makes too many."""
         if self.uniform:
             return self
         if not (self.weight == np.round(self.weight)).all() or self.weight.sum() > _MOST_REPEATED:
@@ -124,9 +124,9 @@ class OrdinalEntropyRegressor(
         strength: factor of each term that is added.
         balance: of "ld-balanced" and "oe-balanced", in place of the strength: the gradient of each term at the
             features, as a fraction of that of the squared error.
-        grouping: of parts that group rows: which rows share a center: those of equal target ("unique"), of equal bin (a number: the width of the
-            bins in standard deviations of the target), or no two ("none"). Where no target repeats, only bins give
-            the tightness of "oe" and "lt" something to pull.
+        grouping: of parts that group rows: which share a center: those of equal target ("unique"), of equal bin (a
+            number: the width of the bins in standard deviations of the target), or no two ("none"). Where no target
+            repeats, only bins give the tightness of "oe" and "lt" something to pull.
         batch_size: distinct rows of a step; "auto": the whole table up to 256, else 256.
         learning_rate: of AdamW.
         weight_decay: of AdamW.
@@ -135,8 +135,8 @@ class OrdinalEntropyRegressor(
         validation_fraction: share of the distinct rows that is held back.
         n_iter_no_change: so many epochs without a better error end the training; in a small table an epoch is a step.
         tol: by how much an error must be lower to count as better; the held-back targets have a variance of about 1.
-        random_state: of first weights, held-back rows, batches and the draws of a method: a number, a ``RandomState``, or None for NumPy's
-            global one. Methods that get the same number share the first three.
+        random_state: of first weights, held-back rows, batches and the draws of a method: a number, a
+            ``RandomState``, or None for NumPy's global one. Methods that get the same number share the first three.
         device: where to train: "cpu", "auto" (a CUDA device if there is one), or a name that torch knows. The fitted
             network lies on the CPU.
         dtype: of the network: "float64", or "float32", which a GPU computes faster.
@@ -435,12 +435,15 @@ class OrdinalEntropyRegressor(
 
     def _weighable(self, table: _Table) -> _Table:
         """The table, with repeated rows in place of weights for a method that looks at other rows and takes none."""
-        parts = [(name, part) for name, part in self.method_.parts.items() if isinstance(part, Method)]
-        blind = [name for name, part in parts if part.kind in _AMONG_ROWS and not part.weighs_repeats]
+        blind = {
+            name: part
+            for name, part in self.method_.parts.items()
+            if isinstance(part, Method) and part.kind in _AMONG_ROWS and not part.weighs_repeats
+        }
         if not blind or table.uniform:
             return table
         repeated = table.repeated()
-        terms = [name for name in blind if overrides(self.method_.parts[name], "term")]
+        terms = [name for name, part in blind.items() if overrides(part, "term")]
         if repeated is None and terms:
             raise ValueError(
                 f"expected sample_weight of whole numbers, at most {_MOST_REPEATED} in all, with {terms[0]!r}, whose "
@@ -472,7 +475,8 @@ class OrdinalEntropyRegressor(
         body, last = self.network_.eval()
         rows = torch.from_numpy(inputs).to(_DTYPES[self.dtype])
         with torch.no_grad():
-            found = [self.method_.decode(last(body(part))) if head else body(part) for part in rows.split(_ROWS_AT_ONCE)]
+            features = (body(part) for part in rows.split(_ROWS_AT_ONCE))
+            found = [self.method_.decode(last(each)) if head else each for each in features]
         return torch.cat(found).double().numpy()
 
 
@@ -515,9 +519,9 @@ def _linear(fan_in: int, fan_out: int, random: np.random.RandomState) -> nn.Line
     return layer
 
 
-def _squared_error(predictions: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
+def _squared_error(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
     """Mean over outputs and rows, times their weights, whose mean over the table is 1."""
-    return methods.weighted_mean((predictions - targets).square(), mask, weight)
+    return methods.weighted_mean((outputs - targets).square(), mask, weight)
 
 
 @contextmanager
@@ -525,7 +529,7 @@ def _drawing(*seed: int) -> Iterator[torch.Generator]:
     """A generator of these numbers; inside, PyTorch's global one draws from them too, and goes back afterwards."""
     number = int(np.random.SeedSequence(seed).generate_state(1)[0])
     with torch.random.fork_rng([]):
-        torch.random.default_generator.manual_seed(number)
+        torch.default_generator.manual_seed(number)
         yield torch.Generator().manual_seed(number)
 
 

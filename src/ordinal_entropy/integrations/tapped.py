@@ -58,8 +58,8 @@ class TappedMethod:
         >>> tapped.close()
         >>> TappedMethod("classification")
         Traceback (most recent call last):
-        ValueError: this loop cannot train 'classification', which has to replace the head and the task loss: it computes
-        the task loss by itself, so that methods can only add to it
+        ValueError: this loop cannot train 'classification', which has to replace the head and the task loss: it
+        computes the task loss by itself, so that methods can only add to it
     """
 
     def __init__(

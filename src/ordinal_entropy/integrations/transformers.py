@@ -48,7 +48,8 @@ def add_method(
 
     The parameters of a method are trained with those of the optimizer's first group. What a method has learned, these
     and a self-set strength, is written into every checkpoint, as ``ordinal_entropy.safetensors``, and
-    ``trainer.train(resume_from_checkpoint=...)`` goes on with it. Methods that do more than add to the loss are refused.
+    ``trainer.train(resume_from_checkpoint=...)`` goes on with it. Methods that do more than add to the loss are
+    refused.
 
     Args:
         trainer: a ``transformers.Trainer`` or one derived from it, with its own ``compute_loss`` or without.
