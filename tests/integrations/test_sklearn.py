@@ -20,9 +20,11 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
 
 from ordinal_entropy import functional, methods
 from ordinal_entropy.integrations.sklearn import OrdinalEntropyRegressor
+from ordinal_entropy.methods import registry
 
 import oracle
 
@@ -57,6 +59,7 @@ def test_checks_of_scikit_learn(estimator, check):
         OrdinalEntropyRegressor(hidden_layer_sizes=16, method="baseline"),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, method="lt", grouping=0.5, strength=1.0),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, method="oe-balanced", grouping=0.5),
+        OrdinalEntropyRegressor(hidden_layer_sizes=16, method="huber+oe", grouping=0.5),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, learning_rate=0.01, batch_size=16, epochs=20),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, early_stopping=True, activation="tanh"),
     ]
@@ -191,6 +194,262 @@ def test_a_heavy_row_is_fitted_better():
     model = small(epochs=200)
     plain, heavy = clone(model).fit(X, y), clone(model).fit(X, y, weight)
     assert abs(heavy.predict(X[5:6]) - y[5]) < abs(plain.predict(X[5:6]) - y[5]) / 2
+
+
+# every kind of method
+
+
+class Pull(methods.Method):
+    """A term with a parameter of its own; it takes no weights."""
+
+    kind = "term"
+
+    def __init__(self):
+        super().__init__()
+        self.center = nn.Parameter(torch.zeros(()))
+
+    def term(self, step):
+        return (step.features - self.center).square().mean()
+
+
+class Deep(methods.Method):
+    """A head with layers of its own, for the square roots of shifted targets."""
+
+    kind = "head"
+
+    def prepare(self, targets, inputs=None, width=0):
+        self.rows, self.width = len(targets), width
+        assert len(inputs) == len(targets)
+
+    def outputs(self, t):
+        return t
+
+    def head(self, width, t):
+        return nn.Sequential(nn.Linear(width, 7), nn.Tanh(), nn.Linear(7, t))
+
+    def task_loss(self, step):
+        batch = step.batch
+        return methods.weighted_mean((step.outputs - (batch.targets + 5).sqrt()).square(), None, batch.weight)
+
+    def decode(self, outputs):
+        return outputs.square() - 5
+
+
+class Upper(methods.Method):
+    """Weights rows above the mean alone."""
+
+    kind = "weights"
+
+    def change(self, batch, generator=None):
+        own = (batch.targets > 0) * 2.0
+        return batch._replace(weight=own if batch.weight is None else own * batch.weight)
+
+
+class Halves(methods.Method):
+    """Mixes each row with another."""
+
+    kind = "mixing"
+
+    def change(self, batch, generator=None):
+        other = torch.randperm(len(batch.targets), generator=generator)
+        mixed = [each if each is None else (each + each[other]) / 2 for each in batch]
+        return methods.Batch(*mixed)
+
+
+class Damped(methods.Method):
+    """Divides features by their running mean length, as of the last epoch."""
+
+    kind = "smoothing"
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("length", torch.ones(()))
+        self.seen, self.epochs, self.steps = [], 0, 0
+
+    def calibrate(self, features, batch):
+        return features / self.length
+
+    def observe(self, features, targets):
+        self.seen.append(features.norm(dim=1).mean())
+
+    def end_epoch(self):
+        self.length.copy_(torch.stack(self.seen).mean())
+        self.seen, self.epochs = [], self.epochs + 1
+
+    def after_step(self, model):
+        self.steps += 1
+        assert len(model) == 2
+
+
+class Staged(Pull):
+    """Two stages."""
+
+    stages = ("encoder", "head")
+    first_stage = 0.25
+    weighs_repeats = True
+
+    def term(self, step):
+        assert step.outputs is None
+        return (step.features.mean(1) - step.batch.targets[:, 0]).square().mean()
+
+
+class Views(methods.Method):
+    """Wants two views."""
+
+    kind = "term"
+    views = 2
+
+    def term(self, step):
+        return step.features.mean()
+
+
+@pytest.fixture
+def kinds(monkeypatch):
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    for each in (Pull, Deep, Upper, Halves, Damped, Staged, Views):
+        methods.register(each.__name__.lower(), each)
+
+
+EVERY = ["pull", "deep", "upper", "halves", "damped", "staged", "classification", "huber"]
+EVERY += ["classification+upper+halves+damped+oe+pull"]
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_every_kind_is_trained_as_in_a_plain_loop(kinds, method):
+    y = np.round(Y / 3)
+    model = small(hidden_layer_sizes=8, method=method, strength=0.3, epochs=8, batch_size=16).fit(X, y)
+    start = small(hidden_layer_sizes=8, method=method, strength=0.3, epochs=8, learning_rate=0.0, batch_size=16)
+    start.fit(X, y)  # first weights
+    order = np.random.RandomState(0)
+    for layer in small(hidden_layer_sizes=8).fit(X, y).network_.modules():
+        if isinstance(layer, nn.Linear):
+            order.uniform(size=layer.weight.numel() + layer.bias.numel())
+    table = np.lexsort(np.concatenate([X, y[:, None]], 1).T)
+    x, z = (torch.from_numpy(standardized(each)[table]) for each in (X, y[:, None]))
+    strengths = {part: {"strength": 0.3} for part in method.split("+") if "strength" in methods.options(part)}
+    by_hand = methods.create(method, strengths).double()
+    by_hand.prepare(z, x, 8)
+    network = start.network_.train()
+    optimizer = torch.optim.AdamW([*network.parameters(), *by_hand.parameters()], lr=3e-3)
+    losses = []
+    for epoch in range(8):
+        seed = int(np.random.SeedSequence([start._seed, epoch]).generate_state(1)[0])
+        generator, found = torch.Generator().manual_seed(seed), []
+        for rows in torch.from_numpy(order.permutation(60)).tensor_split(4):
+            loss = methods.training_loss(
+                by_hand, network[0], network[1], methods.Batch(x[rows], z[rows]),
+                lambda outputs, targets, mask, weight: methods.weighted_mean((outputs - targets) ** 2, mask, weight),
+                generator, stage=methods.stage_of(by_hand, epoch, 8),
+            )  # fmt: skip
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            by_hand.after_step(network)
+            found.append(loss.item())
+        by_hand.end_epoch()
+        losses.append(np.mean(found))
+    assert model.loss_curve_ == pytest.approx(losses, rel=1e-8)
+    with torch.no_grad():
+        expected = by_hand.decode(network(x))[:, 0].numpy() * y.std() + y.mean()
+    np.testing.assert_allclose(model.predict(X[table]), expected, rtol=1e-8)
+    twin = pickle.loads(pickle.dumps(model))
+    for each in (model, twin):
+        each.partial_fit(X, y)
+    np.testing.assert_array_equal(twin.predict(X), model.predict(X))
+    assert twin.loss_curve_ == model.loss_curve_
+    again = clone(model).fit(X, y)
+    assert again.loss_curve_ == model.loss_curve_[:8]
+
+
+def test_parameters_of_a_method_are_trained_and_hooks_are_called(kinds):
+    model = small(method="pull", strength=1.0).fit(X, Y)
+    assert model.method_.parts["pull"].center.item() != 0
+    damped = small(method="damped", epochs=5, batch_size=20).fit(X, Y).method_.parts["damped"]
+    assert damped.epochs == 5 and damped.steps == 15 and damped.length != 1
+    deep = small(method="deep").fit(X, Y, np.arange(60) % 3)
+    assert deep.method_.parts["deep"].rows == 60 - 20 + 20 and deep.method_.parts["deep"].width == 16
+    assert small(method="deep", epochs=300, learning_rate=0.01).fit(X, Y).score(X, Y) > 0.8
+
+
+def test_first_weights_and_batches_do_not_depend_on_the_head(kinds):
+    plain, _ = first_weights(small(), X, Y)
+    state = torch.get_rng_state()
+    for method in ("classification", "deep"):
+        other, _ = first_weights(small(method=method), X, Y)
+        assert torch.equal(other[0][0].weight, plain[0][0].weight)
+        again, _ = first_weights(small(method=method), X, Y)
+        for one, two in zip(other.parameters(), again.parameters(), strict=True):
+            assert torch.equal(one, two)
+    assert torch.equal(torch.get_rng_state(), state)
+    random = [np.random.RandomState(0) for _ in range(2)]
+    for each, method in zip(random, ("baseline", "classification"), strict=True):
+        small(method=method, random_state=each, batch_size=16, epochs=2).fit(X, Y)
+    assert random[0].randint(2**31) == random[1].randint(2**31)
+
+
+@pytest.mark.parametrize("method", ["pull", "classification+oe", "upper", "halves", "damped", "staged"])
+def test_weights_of_every_kind_are_repetition(kinds, method):
+    model = small(method=method, grouping=0.5, strength=0.3, batch_size=16)
+    weight = np.random.RandomState(1).randint(0, 4, len(Y))
+    expected = clone(model).fit(X, Y, weight).predict(X)
+    np.testing.assert_array_equal(clone(model).fit(X.repeat(weight, 0), Y.repeat(weight)).predict(X), expected)
+    assert np.abs(clone(model).fit(X, Y).predict(X) - expected).max() > 1e-6
+
+
+def test_a_term_without_weights_needs_whole_ones(kinds):
+    weight = np.linspace(0.5, 1.5, 60)
+    sentence = "expected sample_weight of whole numbers, .* with 'pull', whose term takes no weights, so that rows .*"
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        small(method="pull").fit(X, Y, weight)
+    assert np.isfinite(small(method="halves+damped").fit(X, Y, weight).predict(X)).all()
+    small(method="pull").fit(X, Y, np.full(60, 0.3))  # all alike
+
+
+def test_two_stages_share_the_epochs_and_early_stopping_is_of_the_last(kinds):
+    model = small(method="staged", epochs=40, early_stopping=True, n_iter_no_change=3, tol=10.0).fit(X, Y)
+    assert model.n_iter_ == 10 + 1 + 3  # the first epoch of the second stage is the best one
+    encoder = small(method="staged", epochs=40, early_stopping=True, n_iter_no_change=3, tol=10.0)
+    encoder.fit(X, Y)
+    body = small(method="staged", epochs=40).fit(X, Y, None)
+    assert body.n_iter_ == 40
+    chunks = small(method="staged", epochs=40)
+    features = []
+    for _ in range(42):
+        features.append(chunks.partial_fit(X, Y).transform(X))
+    np.testing.assert_allclose(chunks.loss_curve_[:40], body.loss_curve_, rtol=1e-12)
+    assert not np.array_equal(features[8], features[9])
+    for later in features[10:]:  # the encoder is fixed
+        np.testing.assert_array_equal(later, features[9])
+    with pytest.raises(ValueError, match="^expected at least 2 epochs for two stages, got 1$"):
+        small(method="staged", epochs=1).fit(X, Y)
+
+
+def test_views_are_refused(kinds):
+    sentence = (
+        "OrdinalEntropyRegressor cannot train 'views', which has to see several augmented views of each row: rows of a "
+        "table have no augmented views"
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        small(method="oe+views").fit(X, Y)
+
+
+def test_options_by_part():
+    model = small(method="classification+oe", method_options={"classification": {"bins": 12}, "oe": {"strength": 2.0}})
+    model.fit(X, Y)
+    assert model.network_[1].out_features == 12 and model.method_.strengths == {"oe": 2.0}
+    centers = np.unique(model.predict(X))
+    assert len(centers) <= 12 and centers.min() > Y.min() and centers.max() < Y.max()
+    grid = GridSearchCV(small(method="ld"), {"method_options": [None, {"ld": {"strength": 1.0}}]}, cv=2).fit(X, Y)
+    assert grid.best_estimator_.method_.strengths["ld"] in (0.01, 1.0)
+    balanced = small(method="oe", method_options={"oe": {"balance": 0.2}}).fit(X, Y)
+    assert balanced.method_.balances["oe"].fraction == 0.2
+
+
+def test_a_composition_of_each_kind_that_there_is():
+    method = "hl-gauss+lds+c-mixup+fds+oe+rnc"
+    parts = [part for part in method.split("+") if part in methods.names()]
+    model = small(method="+".join(parts), epochs=100, batch_size=16, grouping=0.5, early_stopping=True).fit(X, Y)
+    assert np.isfinite(model.predict(X)).all()
 
 
 # scikit-learn's tools
@@ -437,11 +696,12 @@ def test_bad_weights(weight, sentence):
 @pytest.mark.parametrize(
     ("parameter", "value", "sentence"),
     [
-        (
-            "method",
-            "classification",
-            "expected method to be one of baseline, ld-unweighted, .*, oe-balanced, got 'classification'",
-        ),
+        ("method", "oee", "expected a method like 'oe'.*, got 'oee'; there are baseline, ld-unweighted, .*"),
+        ("method", "oe+oe", r"expected each part once, got 'oe' twice in 'oe\+oe'"),
+        ("method", "huber+classification", "expected at most one head or prediction loss, got 'huber' and .*"),
+        ("method_options", {"ld": {}}, "expected .* a part.*, got 'ld'; there are oe"),
+        ("method_options", {"oe": {"bins": 3}}, "expected options of 'oe': one of strength, .*; got bins"),
+        ("method_options", ["oe"], r"expected method_options as {part: {option: value}} or None, got \['oe'\]"),
         ("activation", "swish", "expected activation to be one of relu, gelu, silu, tanh, got 'swish'"),
         ("dtype", "float16", "expected dtype to be one of float64, float32, got 'float16'"),
         ("hidden_layer_sizes", (), "expected hidden_layer_sizes of one layer or more, .*, got none"),

@@ -2,7 +2,7 @@
 
 In automatic optimization Lightning back-propagates what ``training_step`` returns. For the time of a fit the callback
 lies around that one method of that one module: it lets the step run, reads the features that a tap has kept, and adds
-the method's term to the loss. Accumulation, precision, scaling and strategies then treat the sum as they treat a loss.
+the method's terms to the loss. Accumulation, precision, scaling and strategies then treat the sum as they treat a loss.
 """
 
 import importlib.util
@@ -12,9 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ordinal_entropy.integrations.override import Override
-from ordinal_entropy.integrations.tapped import TappedMethod, Targets
-from ordinal_entropy.losses import OrdinalEntropy
-from ordinal_entropy.methods import Method
+from ordinal_entropy.integrations.tapped import AnyMethod, TappedMethod, Targets
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
@@ -33,20 +31,23 @@ class OrdinalEntropyCallback(lightning.Callback):
 
     It logs, as steps do, ``ordinal_entropy/loss`` (what was added), for ordinal entropy and its relatives
     ``ordinal_entropy/diversity`` and ``/tightness``, and ``/entropy`` and ``/entropy_normalized`` of the features of
-    the batch (MeanNN). Validation and test are not touched. Checkpoints hold what a method has learned, as a strength
-    that sets itself, and nothing else of it. Manual optimization is refused.
+    the batch (MeanNN). Validation and test are not touched. The optimizer trains the parameters of a method with those
+    of its first group; checkpoints hold these and all else that a method has learned, as a self-set strength. Methods
+    that do more than add to the loss are refused, and so is manual optimization.
 
     If the layer runs several times in a step, the last time counts. A step that returns None is skipped. Under DDP each
     rank spreads its own batch, unless the method has ``gather=True``.
 
     Args:
-        method: a name of ``oe.methods.names()``, a method of ``oe.methods.create``, or an ``oe.OrdinalEntropy``. One
-            that looks at predictions gets what the layer gives; one that replaces the task loss does so.
+        method: a name of ``oe.methods.names()``, several joined by ``+``, a method of ``oe.methods.create`` or of your
+            own, or an ``oe.OrdinalEntropy``. One that looks at predictions gets what the layer gives.
         layer: whose input is the features: a name as in ``named_modules()`` of the LightningModule, or a module of it,
             or None for the last linear layer or 1x1 convolution that ran in the step.
         output: take what comes out of the layer, not what goes in.
         targets: where a batch has its targets: a key or a position; or a function from the batch to targets or to
             ``(targets, mask)``; or None for the second item, or for "labels", "label", "targets", "target" or "y".
+        training_targets: of all training rows, ``(n,)`` or ``(n, t)``, for methods that look at them once, before the
+            first step; None: these see the targets of the first batch.
         log_every: steps from one log to the next; None: as the trainer logs; 0: never. A trainer that logs more often
             repeats the last numbers.
         entropies: log them too.
@@ -60,11 +61,12 @@ class OrdinalEntropyCallback(lightning.Callback):
 
     def __init__(
         self,
-        method: str | Method | OrdinalEntropy = "oe",
+        method: AnyMethod = "oe",
         layer: str | nn.Module | None = None,
         *,
         output: bool = False,
         targets: Targets | None = None,
+        training_targets: Tensor | None = None,
         log_every: int | None = None,
         entropies: bool = True,
         name: str = "ordinal_entropy",
@@ -74,7 +76,7 @@ class OrdinalEntropyCallback(lightning.Callback):
         self.log_every = log_every
         self.entropies = entropies
         self.name = name
-        self._tapped = TappedMethod(method, layer, output, targets)
+        self._tapped = TappedMethod(method, layer, output, targets, training_targets, type(self).__name__)
         self._override: Override | None = None
         self._steps = 0  # of the optimizer, before this batch
 
@@ -92,29 +94,45 @@ class OrdinalEntropyCallback(lightning.Callback):
         self._tapped.restore(state_dict)
 
     def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Taps the layer and lies around the training step: before the first batch, so that compilers see the tap."""
+        """Taps the layer and lies around the training step: before the first batch, so that compilers see the tap.
+
+        The optimizer gets the method's parameters now, before its state is loaded from a checkpoint.
+        """
         if not pl_module.automatic_optimization:
             raise ValueError(
                 f"expected a LightningModule with automatic optimization, got {type(pl_module).__name__} with its own: "
                 "add the method to the loss in its training_step"
             )
         self._tapped.attach(pl_module)
+        self._tapped.join(next(iter(trainer.optimizers), None))
         self._override = Override(pl_module, "training_step", self._step)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Counts from where the run begins or goes on."""
         self._steps = trainer.global_step
 
+    def on_before_optimizer_step(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, optimizer: Any
+    ) -> None:
+        """Ranks average the gradients of the method's parameters, as they do those of the module's."""
+        self._tapped.before_step()
+
     def on_train_batch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Logs, if it is the turn of the optimizer's step that the batch is part of."""
+        """Tells the method of a step, and logs, if it is the turn of the optimizer's step that the batch is part of."""
         every = trainer.log_every_n_steps if self.log_every is None else self.log_every  # type: ignore[attr-defined]
+        if trainer.global_step > self._steps:
+            self._tapped.method.after_step(pl_module)
         step, self._steps = self._steps + 1, trainer.global_step
         if not every or step % every:
             return
         for name, value in self._tapped.report(self.entropies).items():
             pl_module.log(f"{self.name}/{name}", value, on_step=True, on_epoch=False, batch_size=1)
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Tells the method that all rows were seen once more."""
+        self._tapped.method.end_epoch()
 
     def on_exception(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException

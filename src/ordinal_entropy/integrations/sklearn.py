@@ -9,6 +9,8 @@ import copy
 import itertools
 import math
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -18,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy import methods
-from ordinal_entropy.losses import OrdinalEntropy
-from ordinal_entropy.methods.ablations import FIXED
+from ordinal_entropy.methods import Batch, Composition, Method
+from ordinal_entropy.methods.contract import overrides
 
 try:
     from sklearn.base import (
@@ -39,10 +41,11 @@ except ImportError as error:
 Array = npt.NDArray[np.float64]
 
 _ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
-_METHODS = ("baseline", *FIXED)  # those that are added to the loss and take weights
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 _WHOLE_TABLE = 256  # distinct rows up to which "auto" takes all of them in a step
+_AMONG_ROWS = ("term", "mixing", "smoothing")  # kinds of parts that look at other rows of a batch
 _ROWS_AT_ONCE = 2**16  # of a prediction
+_MOST_REPEATED = 2**20  # rows that a table is written out to, for methods that take no weights
 
 
 class _Table(NamedTuple):
@@ -54,6 +57,36 @@ class _Table(NamedTuple):
 
     def rows(self, index: npt.NDArray[np.int64]) -> "_Table":
         return _Table(*(column[index] for column in self))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all rows have one weight."""
+        return bool((self.weight == self.weight[0]).all())
+
+    def repeated(self) -> "_Table | None":
+        """Each row as often as its weight says; None where that is no whole number, or makes too many."""
+        if self.uniform:
+            return self
+        if not (self.weight == np.round(self.weight)).all() or self.weight.sum() > _MOST_REPEATED:
+            return None
+        table = self.rows(np.arange(len(self.weight)).repeat(self.weight.astype(np.int64)))
+        return table._replace(weight=np.ones(len(table.weight)))
+
+
+class _Rows(NamedTuple):
+    """A table as the network sees it."""
+
+    inputs: Tensor  # (n, p), standardized
+    targets: Tensor  # (n, t), likewise
+    weight: Tensor | None  # (n,), of mean 1; None where all rows count alike
+
+    def batch(self, index: Tensor | None = None) -> Batch:
+        inputs, targets, weight = (
+            each if each is None or index is None else each[index] for each in (self.inputs, self.targets, self.weight)
+        )
+        assert inputs is not None and targets is not None
+        by_target = None if weight is None else weight[:, None].expand_as(targets)
+        return Batch(inputs, targets, None, by_target, weight)
 
 
 class _Scaling(NamedTuple):
@@ -76,22 +109,24 @@ class OrdinalEntropyRegressor(
     MultiOutputMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """A perceptron whose last hidden features are regularized: ``fit``, ``predict``, ``score``, ``transform``.
+    """A perceptron trained by any method of ``oe.methods``: ``fit``, ``predict``, ``score``, ``transform``.
 
     Inputs and targets are standardized inside, with the weights of the rows; the loss is the mean squared error of the
-    standardized targets plus the regularizer at the features, minimized by AdamW.
+    standardized targets, or the method's own, plus what the method adds at the last hidden features, minimized by
+    AdamW. Parameters of a method are trained likewise.
 
     Args:
         hidden_layer_sizes: widths of the hidden layers, one or more; the last one holds the features.
         activation: "relu", "gelu", "silu" or "tanh", after every hidden layer.
-        method: what is added to the loss: "oe", "ld", ...: a name of ``oe.methods`` that does not replace the loss;
-            "baseline" adds nothing.
-        strength: factor of what is added.
+        method: a name of ``oe.methods``, or several joined by ``+``: "oe", "classification+oe"; "baseline" is the
+            squared error alone. One of two stages shares the epochs between them.
+        method_options: of each part of the method, by its name; they win over the three below.
+        strength: factor of each term that is added.
         balance: of "ld-balanced" and "oe-balanced", in place of the strength: the gradient of each term at the
             features, as a fraction of that of the squared error.
-        grouping: which rows share a center: those of equal target ("unique"), of equal bin (a number: the width of the
-            bins in standard deviations of the target), or no two ("none"). Where no target repeats, only bins give
-            the tightness of "oe" and "lt" something to pull.
+        grouping: of parts that group rows: which share a center: those of equal target ("unique"), of equal bin (a
+            number: the width of the bins in standard deviations of the target), or no two ("none"). Where no target
+            repeats, only bins give the tightness of "oe" and "lt" something to pull.
         batch_size: distinct rows of a step; "auto": the whole table up to 256, else 256.
         learning_rate: of AdamW.
         weight_decay: of AdamW.
@@ -100,19 +135,21 @@ class OrdinalEntropyRegressor(
         validation_fraction: share of the distinct rows that is held back.
         n_iter_no_change: so many epochs without a better error end the training; in a small table an epoch is a step.
         tol: by how much an error must be lower to count as better; the held-back targets have a variance of about 1.
-        random_state: of first weights, held-back rows and batches: a number, a ``RandomState``, or None for NumPy's
-            global one. Methods that get the same number share all three.
+        random_state: of first weights, held-back rows, batches and the draws of a method: a number, a
+            ``RandomState``, or None for NumPy's global one. Methods that get the same number share the first three.
         device: where to train: "cpu", "auto" (a CUDA device if there is one), or a name that torch knows. The fitted
             network lies on the CPU.
         dtype: of the network: "float64", or "float32", which a GPU computes faster.
         verbose: print the loss of every epoch.
 
     Attributes:
-        network_: the fitted network, from standardized inputs to standardized targets: hidden layers and head.
+        network_: the fitted network, hidden layers and head: from standardized inputs to standardized targets, or to
+            what ``method_.decode`` makes these of.
+        method_: the fitted method.
         n_features_in_: numbers of a row; ``feature_names_in_``: their names, where ``fit`` saw any.
         n_outputs_: numbers of a target.
         n_iter_: epochs trained.
-        loss_curve_: loss of each epoch, regularizer included: it may be negative.
+        loss_curve_: loss of each epoch with all that is added: it may be negative.
         validation_curve_: mean squared error of the standardized held-back targets after each epoch; without early
             stopping, empty.
 
@@ -131,6 +168,7 @@ class OrdinalEntropyRegressor(
         activation: str = "relu",
         *,
         method: str = "oe",
+        method_options: Mapping[str, Mapping[str, Any]] | None = None,
         strength: float = 0.01,
         balance: float = 0.1,
         grouping: str | float = "unique",
@@ -150,6 +188,7 @@ class OrdinalEntropyRegressor(
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.method = method
+        self.method_options = method_options
         self.strength = strength
         self.balance = balance
         self.grouping = grouping
@@ -174,7 +213,8 @@ class OrdinalEntropyRegressor(
         Args:
             X: ``(n, p)``, finite.
             y: ``(n,)`` or ``(n, t)``, finite; a constant one is predicted as it is.
-            sample_weight: ``(n,)``, at least 0; counts like repetition, in the regularizer too.
+            sample_weight: ``(n,)``, at least 0; counts like repetition, in added terms too. A method with a term that
+                takes no weights needs whole ones.
         """
         self._check_parameters()
         table = self._table(X, y, sample_weight, reset=True)
@@ -198,7 +238,8 @@ class OrdinalEntropyRegressor(
         """The regressor itself, after one more pass over these rows, without early stopping.
 
         The first call, unless ``fit`` came before, makes the network and takes the scales of inputs and targets from
-        its rows: let them be typical. Arguments as in :meth:`fit`.
+        its rows, and shows them to the method: let them be typical. Passes count towards the ``epochs``, which the
+        stages of a method share; after these, all are of the last stage. Arguments as in :meth:`fit`.
         """
         self._check_parameters()
         first = not hasattr(self, "network_")
@@ -220,12 +261,12 @@ class OrdinalEntropyRegressor(
         return predictions[:, 0] if self._one_dimensional else predictions
 
     def transform(self, X: npt.ArrayLike) -> Array:
-        """The features ``(n, d)`` that were regularized: what the last hidden layer makes of each row."""
+        """The features ``(n, d)``: what the last hidden layer makes of each row."""
         return self._outputs(X, head=False)
 
     def _check_parameters(self) -> None:
-        """An error for a parameter that does not exist; the regularizer checks its own."""
-        for name, choices in (("activation", _ACTIVATIONS), ("method", _METHODS), ("dtype", _DTYPES)):
+        """An error for a parameter that does not exist; methods check their own."""
+        for name, choices in (("activation", _ACTIVATIONS), ("dtype", _DTYPES)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"expected {name} to be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         for width in self._widths():
@@ -235,7 +276,7 @@ class OrdinalEntropyRegressor(
                 )
         if not self._widths():
             raise ValueError(
-                "expected hidden_layer_sizes of one layer or more, whose features are regularized, got none"
+                "expected hidden_layer_sizes of one layer or more, of which the last holds the features, got none"
             )
         if self.batch_size != "auto" and not _whole(self.batch_size):
             raise ValueError(f"expected batch_size to be 'auto' or a whole number from 1, got {self.batch_size!r}")
@@ -283,32 +324,62 @@ class OrdinalEntropyRegressor(
     def _begin(self, table: _Table, random: np.random.RandomState) -> None:
         """Scales from the rows, first weights from the random state."""
         self._random = random
+        self._seed = int(copy.deepcopy(random).randint(2**31))  # of the method's draws: nothing else depends on these
         self._input_scaling = _scaling(table.inputs, table.weight)
         self._target_scaling = _scaling(table.targets, table.weight)
         widths = (table.inputs.shape[1], *self._widths())
         body: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise(widths):
             body += [_linear(fan_in, fan_out, random), _ACTIVATIONS[self.activation]()]
-        head = _linear(widths[-1], self.n_outputs_, random)
+        head: nn.Module = _linear(widths[-1], self.n_outputs_, random)  # drawn in any case: batches do not depend on it
+        with _drawing(self._seed):
+            self.method_ = self._method().to(_DTYPES[self.dtype])
+            rows = self._standardized(table.repeated() or table, torch.device("cpu"))
+            self.method_.prepare(rows.targets, rows.inputs, widths[-1])
+            outputs = self.method_.outputs(self.n_outputs_)
+            if self.method_.own_head:
+                head = self.method_.head(widths[-1], self.n_outputs_)
+            elif outputs != self.n_outputs_:
+                head = _linear(widths[-1], outputs, np.random.RandomState(self._seed))
         self.network_ = nn.Sequential(nn.Sequential(*body), head).to(_DTYPES[self.dtype])
         self._optimizer = torch.optim.AdamW(
-            self.network_.parameters(), lr=float(self.learning_rate), weight_decay=float(self.weight_decay)
+            [*self.network_.parameters(), *self.method_.parameters()],
+            lr=float(self.learning_rate),
+            weight_decay=float(self.weight_decay),
         )
-        self._added = self._regularizer()
         self._n_features_out = widths[-1]
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
         self.validation_curve_: list[float] = []
 
+    def _method(self) -> Composition:
+        """Each part with the parameters of the regressor that it takes, then with options of its own."""
+        own = {} if self.method_options is None else self.method_options
+        if not (isinstance(own, Mapping) and all(isinstance(each, Mapping) for each in own.values())):
+            raise ValueError(f"expected method_options as {{part: {{option: value}}}} or None, got {own!r}")
+        given = {"strength": float(self.strength), "balance": float(self.balance), "grouping": self.grouping}
+        found: dict[str, Mapping[str, Any]] = dict(own)
+        for part in methods.split(self.method):
+            known, options = methods.options(part), dict(own.get(part, {}))
+            taken = {name: value for name, value in given.items() if name in known}
+            taken.pop("strength" if "balance" in options else "balance" if "strength" in known else "", None)
+            found[part] = {**taken, **options}
+        made = methods.create(self.method, found)
+        can = {*methods.KINDS, "stages", "parameters"}
+        methods.require(made, can, type(self).__name__, "rows of a table have no augmented views")
+        methods.first_epochs(made, int(self.epochs))  # too few for two stages are an error
+        return made
+
     def _train(self, table: _Table, held_back: _Table | None, epochs: int) -> None:
         """Some epochs; with rows held back, until their error no longer falls, and back to where it was lowest."""
         device = _device(self.device, _DTYPES[self.dtype])
-        rows = self._standardized(table, device)
-        check = None if held_back is None else self._standardized(held_back, device)
+        rows = self._standardized(self._weighable(table), device)
+        check = None if held_back is None else self._standardized(held_back, device).batch()
         self._move(device)
         best, best_state, since = math.inf, None, 0
         for _ in range(epochs):
-            loss = self._epoch(rows, self._added)
+            stage = methods.stage_of(self.method_, min(self.n_iter_, int(self.epochs) - 1), int(self.epochs))
+            loss = self._epoch(rows, stage)
             self.n_iter_ += 1
             self.loss_curve_.append(loss)
             if self.verbose:
@@ -320,73 +391,93 @@ class OrdinalEntropyRegressor(
                 )
             if check is None:
                 continue
-            with torch.no_grad():
-                error = float(_squared_error(self.network_(check[0]), *check[1:]))
+            error = self._error(check)
             self.validation_curve_.append(error)
             if self.verbose:
                 print(f"validation {error:.6g}")
+            if stage != self.method_.stages[-1]:
+                continue
             since += 1
             if error < best - self.tol:
-                best, best_state, since = error, copy.deepcopy(self.network_.state_dict()), 0
+                best, best_state, since = error, copy.deepcopy(self._learned().state_dict()), 0
             if since == self.n_iter_no_change:
                 break
         if best_state is not None:
-            self.network_.load_state_dict(best_state)
+            self._learned().load_state_dict(best_state)
         self._move(torch.device("cpu"))
 
-    def _epoch(self, rows: tuple[Tensor, Tensor, Tensor], regularizer: OrdinalEntropy | None) -> float:
+    def _epoch(self, rows: _Rows, stage: str) -> float:
         """Mean loss of the steps of one pass, each over about as many rows."""
-        n = len(rows[0])
+        n = len(rows.inputs)
         size = _WHOLE_TABLE if self.batch_size == "auto" else int(self.batch_size)
         steps = math.ceil(n / size)
-        body, head = self.network_
-        total = rows[0].new_zeros(())
+        body, head = self.network_.train()
+        total = rows.inputs.new_zeros(())
         order = None if steps == 1 else torch.from_numpy(self._random.permutation(n)).to(total.device)
-        for batch in [None] if order is None else order.tensor_split(steps):
-            inputs, targets, weight = rows if batch is None else (column[batch] for column in rows)
-            features = body(inputs)
-            loss = _squared_error(head(features), targets, weight)
-            if regularizer is not None:
-                loss = loss + regularizer(features, targets, sample_weight=weight, task_loss=loss)
-            self._optimizer.zero_grad()
-            loss.backward()
-            self._optimizer.step()
-            total += loss.detach()
+        with _drawing(self._seed, self.n_iter_) as generator:
+            for index in [None] if order is None else order.tensor_split(steps):
+                loss = methods.training_loss(
+                    self.method_, body, head, rows.batch(index), _squared_error, generator, stage=stage
+                )
+                self._optimizer.zero_grad()
+                loss.backward()
+                self._optimizer.step()
+                self.method_.after_step(self.network_)
+                total += loss.detach()
+            self.method_.end_epoch()
         return float(total) / steps
 
-    def _regularizer(self) -> OrdinalEntropy | None:
-        if self.method == "baseline":
-            return None
-        given = {"strength": float(self.strength), "balance": float(self.balance), "grouping": self.grouping}
-        taken = methods.options(self.method)
-        made = methods.create(self.method, **{name: value for name, value in given.items() if name in taken})
-        return made.regularizer.to(_DTYPES[self.dtype])  # type: ignore[attr-defined,no-any-return]  # takes weights
+    def _error(self, batch: Batch) -> float:
+        """Of the predictions of rows held back."""
+        with torch.no_grad():
+            predictions = self.method_.decode(self.network_.eval()(batch.inputs))
+            return float(_squared_error(predictions, batch.targets, batch.mask, batch.weight))
 
-    def _standardized(self, table: _Table, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs ``(n, p)``, targets ``(n, t)`` and weights ``(n,)`` of mean 1, as tensors."""
-        inputs = self._input_scaling.standardized(table.inputs)
-        targets = self._target_scaling.standardized(table.targets)
-        weight = table.weight / table.weight.mean()
+    def _weighable(self, table: _Table) -> _Table:
+        """The table, with repeated rows in place of weights for a method that looks at other rows and takes none."""
+        blind = {
+            name: part
+            for name, part in self.method_.parts.items()
+            if isinstance(part, Method) and part.kind in _AMONG_ROWS and not part.weighs_repeats
+        }
+        if not blind or table.uniform:
+            return table
+        repeated = table.repeated()
+        terms = [name for name, part in blind.items() if overrides(part, "term")]
+        if repeated is None and terms:
+            raise ValueError(
+                f"expected sample_weight of whole numbers, at most {_MOST_REPEATED} in all, with {terms[0]!r}, whose "
+                "term takes no weights, so that rows are repeated instead, got others"
+            )
+        return repeated or table
+
+    def _standardized(self, table: _Table, device: torch.device) -> _Rows:
+        """The rows as tensors."""
         dtype = _DTYPES[self.dtype]
-        inputs_, targets_, weight_ = (torch.from_numpy(each).to(device, dtype) for each in (inputs, targets, weight))
-        return inputs_, targets_, weight_
+        inputs = torch.from_numpy(self._input_scaling.standardized(table.inputs)).to(device, dtype)
+        targets = torch.from_numpy(self._target_scaling.standardized(table.targets)).to(device, dtype)
+        if table.uniform:
+            return _Rows(inputs, targets, None)
+        return _Rows(inputs, targets, torch.from_numpy(table.weight / table.weight.mean()).to(device, dtype))
+
+    def _learned(self) -> nn.ModuleList:
+        return nn.ModuleList([self.network_, self.method_])
 
     def _move(self, device: torch.device) -> None:
-        """Network, regularizer and optimizer to the device."""
-        self.network_.to(device)
-        if self._added is not None:
-            self._added.to(device)
+        """Network, method and optimizer to the device."""
+        self._learned().to(device)
         self._optimizer.load_state_dict(self._optimizer.state_dict())  # moves to where the parameters are
 
     def _outputs(self, X: npt.ArrayLike, *, head: bool) -> Array:
-        """What the network, or the layers before its head, make of new rows."""
+        """Predictions of new rows, or what the layers before the head make of them."""
         check_is_fitted(self, "network_")
         inputs = self._input_scaling.standardized(validate_data(self, X, reset=False, dtype=np.float64))
-        layers = self.network_ if head else self.network_[0]
-        rows = torch.from_numpy(inputs).to(next(self.network_.parameters()).dtype)
+        body, last = self.network_.eval()
+        rows = torch.from_numpy(inputs).to(_DTYPES[self.dtype])
         with torch.no_grad():
-            outputs = torch.cat([layers(part) for part in rows.split(_ROWS_AT_ONCE)])
-        return outputs.double().numpy()
+            features = (body(part) for part in rows.split(_ROWS_AT_ONCE))
+            found = [self.method_.decode(last(each)) if head else each for each in features]
+        return torch.cat(found).double().numpy()
 
 
 def _joined(inputs: Array, targets: Array, weight: Array) -> _Table:
@@ -428,9 +519,18 @@ def _linear(fan_in: int, fan_out: int, random: np.random.RandomState) -> nn.Line
     return layer
 
 
-def _squared_error(predictions: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
-    """Mean over outputs, then over rows times their weights, whose mean over the table is 1."""
-    return (weight * (predictions - targets).square().mean(1)).mean()
+def _squared_error(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
+    """Mean over outputs and rows, times their weights, whose mean over the table is 1."""
+    return methods.weighted_mean((outputs - targets).square(), mask, weight)
+
+
+@contextmanager
+def _drawing(*seed: int) -> Iterator[torch.Generator]:
+    """A generator of these numbers; inside, PyTorch's global one draws from them too, and goes back afterwards."""
+    number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(number)
+        yield torch.Generator().manual_seed(number)
 
 
 def _device(name: str, dtype: torch.dtype) -> torch.device:

@@ -1,6 +1,6 @@
 """Any method in Hugging Face's Trainer, around its ``compute_loss``.
 
-For the time of a training the loss that ``compute_loss`` returns has the method's term in it, from features that a tap
+For the time of a training the loss that ``compute_loss`` returns has the method's terms in it, from features that a tap
 has kept. Model and evaluation are not touched; a checkpoint has one more file if the method has anything to remember.
 """
 
@@ -10,12 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ordinal_entropy.integrations.override import Override
-from ordinal_entropy.integrations.tapped import TappedMethod, Targets
-from ordinal_entropy.losses import OrdinalEntropy
-from ordinal_entropy.methods import Method
+from ordinal_entropy.integrations.tapped import AnyMethod, TappedMethod, Targets
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
@@ -33,11 +31,12 @@ except ModuleNotFoundError as error:
 
 def add_method(
     trainer: Any,
-    method: str | Method | OrdinalEntropy = "oe",
+    method: AnyMethod = "oe",
     layer: str | nn.Module | None = None,
     *,
     output: bool = False,
     targets: Targets = "labels",
+    training_targets: Tensor | None = None,
     entropies: bool = True,
     name: str = "ordinal_entropy",
 ) -> "AddedMethod":
@@ -47,17 +46,21 @@ def add_method(
     for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
     ``/entropy_normalized`` of the features of that batch (MeanNN).
 
-    What a method has learned, as a strength that sets itself, is written into every checkpoint, as
-    ``ordinal_entropy.safetensors``, and ``trainer.train(resume_from_checkpoint=...)`` goes on with it.
+    The parameters of a method are trained with those of the optimizer's first group. What a method has learned, these
+    and a self-set strength, is written into every checkpoint, as ``ordinal_entropy.safetensors``, and
+    ``trainer.train(resume_from_checkpoint=...)`` goes on with it. Methods that do more than add to the loss are
+    refused.
 
     Args:
         trainer: a ``transformers.Trainer`` or one derived from it, with its own ``compute_loss`` or without.
-        method: a name of ``oe.methods.names()``, a method of ``oe.methods.create``, or an ``oe.OrdinalEntropy``. One
-            that looks at predictions gets what the layer gives; one that replaces the task loss does so.
+        method: a name of ``oe.methods.names()``, several joined by ``+``, a method of ``oe.methods.create`` or of your
+            own, or an ``oe.OrdinalEntropy``. One that looks at predictions gets what the layer gives.
         layer: whose input is the features, one row ``(d,)`` a sample: a name as in ``named_modules()`` of the model, or
             a module of it, or None for the last linear layer or 1x1 convolution that ran, in most models the head.
         output: take what comes out of the layer, not what goes in.
         targets: where the inputs have their targets: a key; or a function from them to targets or ``(targets, mask)``.
+        training_targets: of all training rows, ``(n,)`` or ``(n, t)``, for methods that look at them once, before the
+            first step; None: these see the targets of the first batch.
         entropies: log them too.
         name: before the slash in the logs, and of the file in checkpoints: with several methods, give each its own.
 
@@ -65,14 +68,16 @@ def add_method(
         What was added: :meth:`AddedMethod.close`, or the end of its ``with`` block, takes it away.
 
     Raises:
-        ValueError: the model has no such layer, or no linear layer at all; or one process is to use several GPUs.
+        ValueError: the model has no such layer, or no linear layer at all; one process is to use several GPUs; or the
+            method has to do more than add to the loss.
 
     Example:
         >>> trainer = transformers.Trainer(model, arguments, train_dataset=data)  # doctest: +SKIP
         >>> added = add_method(trainer, oe.methods.create("oe", strength=0.01))  # doctest: +SKIP
         >>> trainer.train()  # doctest: +SKIP
     """
-    return AddedMethod(trainer, TappedMethod(method, layer, output, targets), entropies, name)
+    tapped = TappedMethod(method, layer, output, targets, training_targets, "the Trainer")
+    return AddedMethod(trainer, tapped, entropies, name)
 
 
 class AddedMethod(TrainerCallback):
@@ -110,6 +115,19 @@ class AddedMethod(TrainerCallback):
             Override(self._trainer, "log", self._log),
         ]
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ranks average the gradients of the method's parameters, as they do those of the model's."""
+        self._tapped.before_step()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tells the method of a step, and clears its gradients: the Trainer clears those of the model."""
+        self._tapped.method.after_step(self._trainer.model)
+        self._tapped.method.zero_grad()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tells the method that all rows were seen once more."""
+        self._tapped.method.end_epoch()
+
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leaves model and Trainer as they were."""
         self._leave()
@@ -146,10 +164,21 @@ class AddedMethod(TrainerCallback):
             begin = get_last_checkpoint(self._trainer.args.output_dir)
         if begin and (file := Path(begin) / self._file).is_file():
             self._tapped.restore(load_file(file))
+        own: list[Override] = []
+        if next(self._tapped.method.parameters(), None) is not None:
+            own.append(Override(self._trainer, "create_optimizer", self._create_optimizer))
         try:
             return train(*args, **kwargs)
         finally:
             self._leave()
+            for override in own:
+                override.close()
+
+    def _create_optimizer(self, create_optimizer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The Trainer's optimizer, with the method's parameters before a checkpoint is loaded into it."""
+        found = create_optimizer(*args, **kwargs)
+        self._tapped.join(self._trainer.optimizer)
+        return found
 
     def _compute_loss(
         self, compute_loss: Callable[..., Any], model: nn.Module, inputs: Any, *args: Any, **kwargs: Any
