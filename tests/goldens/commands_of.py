@@ -78,7 +78,9 @@ def options_in(text):
 def summary(task, folder):
     """What a small comparison writes, without what belongs to the machine; the recipe as keys and values."""
     backbone.register()
-    content = adapter.compare(task, COMPARED[task], ("baseline", "oe"), seeds=SEEDS.get(task, 3), out=Path(folder) / "compared")
+    content = adapter.compare(
+        task, COMPARED[task], ("baseline", "oe"), seeds=SEEDS.get(task, 3), out=Path(folder) / "compared"
+    )
     content = {key: value for key, value in content.items() if key not in OF_A_MACHINE}
     content["recipe"] = leaves(content["recipe"])
     return content

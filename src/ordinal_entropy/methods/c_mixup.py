@@ -83,6 +83,7 @@ class CMixup(Method):
     """
 
     kind = "mixing"
+    maps = True
     center: Tensor
     scale: Tensor
     width: Tensor

@@ -70,6 +70,7 @@ class HLGauss(Method):
     """
 
     kind = "head"
+    maps = True
     low: Tensor
     width: Tensor
 

@@ -130,6 +130,7 @@ class LDS(Method):
     """
 
     kind = "weights"
+    maps = True
     low: Tensor
     high: Tensor
     table: Tensor

@@ -31,9 +31,10 @@ _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.05}  #
 def check_method(make: Callable[[], Method], *, t: int = 1) -> None:
     """Puts a method through the contract; the first thing that does not hold is an AssertionError that says which.
 
-    Its kind and hooks; copies, pickles and checkpoints; batches of few rows, of one target, of features that coincide
-    or are zero, of which nothing counts, where the method honours masks; finite gradients, equal to numerical ones in float64; lower precisions; draws
-    that come from the generator alone; batches that are left as they were; predictions of the shape of the targets.
+    Its kind and hooks; draws that come from the generator alone, and batches that are left as they were; copies,
+    pickles and checkpoints; batches of few rows, of one target, of features that coincide or are zero; finite
+    gradients, equal to numerical ones in float64; lower precisions; masks, where it honours them; predictions of the
+    shape of the targets.
 
     Args:
         make: gives a new one at each call: a subclass of :class:`Method`, or a function.
