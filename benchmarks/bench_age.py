@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,12 +37,12 @@ from rich.text import Text
 from torch import Tensor
 
 from ordinal_entropy import kernels
-from ordinal_entropy.tasks import Plan
+from ordinal_entropy.tasks import Plan, method_of
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import task_loss
 from ordinal_entropy.tasks.age.metrics import ShotErrors
 from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age
-from ordinal_entropy.tasks.on_images import method_of, settings
+from ordinal_entropy.tasks.on_images import settings
 from ordinal_entropy.vision import backbones, training
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Images
@@ -139,7 +140,7 @@ def bare_loop(recipe: Age, batch: Tensor, ages: Tensor, steps: int) -> Callable[
     device, own = batch.device, settings(recipe)
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
     network = network_of(recipe).to(device, memory_format=layout)
-    optimizer = training.optimizer(network, own)
+    optimizer = training.optimizer(list(network.parameters()), own)
     images = normalized(batch, network.mean, network.std).contiguous(memory_format=layout)
     mixed = device.type == "cuda" and recipe.precision == "bf16"  # as the recipe has it
 
@@ -165,7 +166,7 @@ def rounds_of(recipe: Age, method: str, data: training.Data, device: str, folder
     module = Timed(
         network_of(recipe),
         method_of(Plan(method, 0, recipe), low=float(ages.min()), high=float(ages.max())),
-        lambda outputs, seen: task_loss(outputs, seen.targets, seen.weights, loss=recipe.loss),
+        partial(task_loss, loss=recipe.loss),
         ShotErrors(age_counts(ages)),
         data,
         settings(recipe),

@@ -37,7 +37,10 @@ def test_plain_pytorch_learns():
         [sys.executable, EXAMPLES / "plain_pytorch.py"], capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
-    words = answer.stdout.replace(",", "").split()
+    term, composed = answer.stdout.splitlines()
+    words = composed.split()
+    assert words[0] == "error" and words[2:] == ["of", "classification+oe"] and float(words[1]) < 0.5
+    words = term.replace(",", "").split()
     assert words[::2] == ["error", "diversity", "tightness"]
     error, diversity, tightness = map(float, words[1::2])
     assert error < 0.5  # the targets have a variance of about 1

@@ -611,3 +611,168 @@ def test_a_compiled_module_with_a_strength_that_sets_itself(backend):
         torch.testing.assert_close(module._orig_mod.net.state_dict()[name], value, rtol=0, atol=1e-6)
     torch.testing.assert_close(callback._tapped.method.state_dict(), method.state_dict())
     torch._dynamo.reset()
+
+
+# --- terms of any kind ------------------------------------------------------------------------------------------------
+
+
+class Pull(oe.methods.Method):
+    """A term with a parameter of its own, which looks at the training targets and is told of every step."""
+
+    kind = "term"
+
+    def __init__(self):
+        super().__init__()
+        self.center = nn.Parameter(torch.full((), 0.5))
+        self.register_buffer("scale", torch.zeros(1))
+        self.told = {"observe": 0, "end_epoch": 0, "after_step": 0, "prepare": 0}
+
+    def prepare(self, targets, inputs=None, width=0):
+        self.scale = targets.abs().amax(0).to(self.scale) + width
+        self.told["prepare"] += 1
+
+    def term(self, step):
+        return (step.features - self.center).square().mean() * self.scale.mean() / 10
+
+    def observe(self, features, targets):
+        assert not features.requires_grad
+        self.told["observe"] += 1
+
+    def end_epoch(self):
+        self.told["end_epoch"] += 1
+
+    def after_step(self, model):
+        assert isinstance(model, nn.Module)
+        self.told["after_step"] += 1
+
+    def scalars(self):
+        return {"center": self.center.detach().clone()}
+
+
+class Adaptive(Plain):
+    """With moments and a schedule."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=RATE)
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)]
+
+
+def both_by_hand(method, epochs):
+    """The network and the method's parameters in one optimizer with a schedule."""
+    net = Plain().net
+    optimizer = torch.optim.AdamW([*net.parameters(), *method.parameters()], lr=RATE)
+    for epoch in range(epochs):
+        optimizer.param_groups[0]["lr"] = RATE * 0.5**epoch
+        for x, y in batches():
+            features = net[:4](x)
+            loss = F.mse_loss(net[4](features), y)
+            loss = loss + method(features, y, task_loss=loss)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return net
+
+
+def test_parameters_of_a_term_are_trained_and_resumed(tmp_path):
+    expected = oe.methods.compose([Pull(), oe.methods.create("ld").parts["ld"]])
+    expected.prepare(batches()[0][1], None, 6)
+    net = both_by_hand(expected, 2)
+
+    def callback():
+        return OrdinalEntropyCallback([Pull(), oe.methods.create("ld").parts["ld"]])
+
+    whole, module = callback(), Adaptive()
+    logged = fit(module, whole, max_epochs=2).callback_metrics
+    pull = whole._tapped.method.parts["pull"]
+    assert pull.center != 0.5
+    assert_same_weights(module, net)
+    torch.testing.assert_close(whole._tapped.method.state_dict(), expected.state_dict())
+    assert logged["ordinal_entropy/pull/center"] == pull.center and "ordinal_entropy/regularizer/diversity" in logged
+    assert pull.told == {"observe": 2 * STEPS, "end_epoch": 2, "after_step": 2 * STEPS, "prepare": 1}
+
+    fit(Adaptive(), callback()).save_checkpoint(tmp_path / "first.ckpt")
+    second, module = callback(), Adaptive()
+    made = trainer(second, max_epochs=2)
+    made.fit(module, DataLoader(batches(), batch_size=None), ckpt_path=tmp_path / "first.ckpt")
+    assert_same_weights(module, net)
+    torch.testing.assert_close(second._tapped.method.state_dict(), expected.state_dict())
+    assert second._tapped.method.parts["pull"].told["prepare"] == 0  # the checkpoint knows
+
+
+def test_steps_are_those_of_the_optimizer():
+    callback = OrdinalEntropyCallback(Pull())
+    fit(Plain(), callback, accumulate_grad_batches=2)
+    assert callback._tapped.method.parts["pull"].told["after_step"] == STEPS // 2
+
+
+def test_targets_to_prepare_with():
+    every = torch.arange(50.0)
+    for given, scale in ((None, batches()[0][1].abs().max() + 6), (every, 55.0), (every[:, None], 55.0)):
+        callback = OrdinalEntropyCallback(Pull(), training_targets=given)
+        fit(Plain(), callback)
+        assert callback._tapped.method.parts["pull"].scale == scale
+    data = batches(steps=1)
+    mask = data[0][1].abs() <= 2
+    callback = OrdinalEntropyCallback(Pull(), targets=lambda batch: (batch[1], mask))
+    fit(Plain(), callback, data)
+    assert callback._tapped.method.parts["pull"].scale == 2 + 6
+    with pytest.raises(TypeError, match="expected training_targets to be a tensor, got list"):
+        OrdinalEntropyCallback(Pull(), training_targets=[1.0])
+
+
+def test_a_term_with_parameters_in_double_precision():
+    module, callback = Plain(), OrdinalEntropyCallback(Pull())
+    fit(module, callback, [(x.double(), y.double()) for x, y in batches()], precision="64-true")
+    assert callback._tapped.method.parts["pull"].center.dtype == torch.float64
+
+
+@pytest.mark.filterwarnings("ignore:`LightningModule.configure_optimizers` returned `None`")
+def test_parameters_need_an_optimizer():
+    class Without(Plain):
+        def configure_optimizers(self):
+            return None
+
+    with pytest.raises(ValueError, match=r"expected an optimizer that trains the parameters of 'pull' .*, got none"):
+        fit(Without(), OrdinalEntropyCallback(Pull()))
+
+
+@pytest.mark.slow
+def test_ranks_have_the_same_parameters(tmp_path):
+    class Half(Plain):
+        def training_step(self, batch, batch_idx):
+            return super().training_step([each[self.global_rank :: 2] for each in batch], batch_idx)
+
+        def on_train_end(self):
+            torch.save([self.net.state_dict(), callback.state_dict()], tmp_path / f"{self.global_rank}.pt")
+
+    callback = OrdinalEntropyCallback(Pull(), targets=lambda batch: batch[1][torch.distributed.get_rank() :: 2])
+    made = trainer(callback, strategy="ddp_fork", devices=2, use_distributed_sampler=False)
+    made.fit(Half(), DataLoader(batches(), batch_size=None))
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    module, alone = Plain(), OrdinalEntropyCallback(Pull())  # means over rows: as one process on the joined batch
+    fit(module, alone)
+    torch.testing.assert_close(first, [module.net.state_dict(), alone.state_dict()], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "need"),
+    [
+        ("classification", "classification", "replace the head and the task loss"),
+        ("huber+oe", "huber", "replace the task loss"),
+        (("kind", "weights"), "changing", "weight the task loss row by row"),
+        (("kind", "mixing"), "changing", "change the batch before the network sees it"),
+        (("kind", "smoothing"), "changing", "change the features on their way to the head"),
+        (("views", 2), "changing", "see several augmented views of each row"),
+        (("stages", ("encoder", "head")), "changing", "train the encoder first and the head after it"),
+    ],
+)
+def test_what_is_no_term_is_refused_in_one_sentence(method, part, need):
+    if isinstance(method, tuple):
+        method = type("Changing", (oe.methods.Method,), {"kind": "term", method[0]: method[1]})()
+    sentence = (
+        f"OrdinalEntropyCallback cannot train '{part}', which has to {need}: it computes the task loss by itself, so "
+        "that methods can only add to it"
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        OrdinalEntropyCallback(method)

@@ -420,7 +420,7 @@ def test_two_stages_share_the_epochs_and_early_stopping_is_of_the_last(kinds):
     assert not np.array_equal(features[8], features[9])
     for later in features[10:]:  # the encoder is fixed
         np.testing.assert_array_equal(later, features[9])
-    with pytest.raises(ValueError, match="^expected at least 2 epochs for two stages, got 1$"):
+    with pytest.raises(ValueError, match=r"^expected at least 2 epochs for two stages, got 1$"):
         small(method="staged", epochs=1).fit(X, Y)
 
 

@@ -486,3 +486,104 @@ def test_a_checkpoint_of_a_method_without_state_has_no_further_file(tmp_path):
     trainer.train()
     (folder,) = tmp_path.glob("checkpoint-*")
     assert not (folder / "ordinal_entropy.safetensors").exists()
+
+
+# --- terms of any kind ------------------------------------------------------------------------------------------------
+
+
+class Pull(oe.methods.Method):
+    """A term with a parameter of its own, which looks at the training targets and is told of every step."""
+
+    kind = "term"
+
+    def __init__(self):
+        super().__init__()
+        self.center = nn.Parameter(torch.full((), 0.5))
+        self.register_buffer("scale", torch.zeros(1))
+        self.told = {"observe": 0, "end_epoch": 0, "after_step": 0, "prepare": 0}
+
+    def prepare(self, targets, inputs=None, width=0):
+        self.scale = targets.abs().amax(0).to(self.scale) + width
+        self.told["prepare"] += 1
+
+    def term(self, step):
+        return (step.features - self.center).square().mean() * self.scale.mean() / 10
+
+    def observe(self, features, targets):
+        assert not features.requires_grad
+        self.told["observe"] += 1
+
+    def end_epoch(self):
+        self.told["end_epoch"] += 1
+
+    def after_step(self, model):
+        assert isinstance(model, nn.Module)
+        self.told["after_step"] += 1
+
+    def scalars(self):
+        return {"center": self.center.detach().clone()}
+
+
+def test_parameters_of_a_term_are_trained_and_resumed(tmp_path):
+    options = {"optim": "adamw_torch", "lr_scheduler_type": "linear", "max_steps": 2 * STEPS, "learning_rate": 0.01}
+    pull = Pull()
+    whole = made(tmp_path / "whole", **options)
+    add_method(whole, pull)
+    whole.train()
+    assert (
+        pull.center != 0.5 and (pull.center - 0.5).abs() < 2 * STEPS * 0.01
+    )  # by Adam, from gradients that are cleared
+    assert pull.told == {"observe": 2 * STEPS, "end_epoch": 2, "after_step": 2 * STEPS, "prepare": 1}
+    assert any("ordinal_entropy/center" in entry for entry in whole.state.log_history)
+    first = made(tmp_path / "run", save_strategy="steps", save_steps=STEPS, **options)
+    add_method(first, Pull())
+    first.train()
+    (folder,) = (tmp_path / "run").glob(f"checkpoint-{STEPS}")
+    second = Pull()
+    resumed = made(tmp_path / "run", **options)
+    add_method(resumed, second)
+    resumed.train(resume_from_checkpoint=str(folder))
+    torch.testing.assert_close(second.state_dict(), pull.state_dict())
+    assert_same_weights(resumed.model, whole.model)
+    assert second.told["prepare"] == 0 and "create_optimizer" not in vars(resumed)
+
+
+def test_a_parameter_moves_as_by_hand(tmp_path):
+    pull, expected = Pull(), oe.methods.compose(Pull())
+    trainer = made(tmp_path)
+    add_method(trainer, pull, training_targets=torch.tensor([3.0, 4.0]))
+    trainer.train()
+    expected.prepare(torch.tensor([[3.0], [4.0]]), None, 16)
+    model = tiny().train()
+    optimizer = torch.optim.SGD([*model.parameters(), *expected.parameters()], lr=RATE)
+    with oe.capture(model) as tap:
+        for batch in batches():
+            loss = F.mse_loss(model(batch["input_ids"]).logits[:, 0], batch["labels"])
+            (loss + expected(tap.features, batch["labels"])).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.testing.assert_close(pull.state_dict(), expected.parts["pull"].state_dict())
+    assert_same_weights(trainer.model, model)
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "need"),
+    [
+        ("classification", "classification", "replace the head and the task loss"),
+        ("huber+oe", "huber", "replace the task loss"),
+        (("kind", "weights"), "changing", "weight the task loss row by row"),
+        (("kind", "mixing"), "changing", "change the batch before the network sees it"),
+        (("kind", "smoothing"), "changing", "change the features on their way to the head"),
+        (("views", 2), "changing", "see several augmented views of each row"),
+        (("stages", ("encoder", "head")), "changing", "train the encoder first and the head after it"),
+    ],
+)
+def test_what_is_no_term_is_refused_in_one_sentence(method, part, need):
+    if isinstance(method, tuple):
+        method = type("Changing", (oe.methods.Method,), {"kind": "term", method[0]: method[1]})()
+    sentence = (
+        f"the Trainer cannot train '{part}', which has to {need}: it computes the task loss by itself, so that methods "
+        "can only add to it"
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        add_method(Bare(), method)

@@ -1,6 +1,5 @@
 """Training through Lightning against a loop written by hand, and against itself after a stop."""
 
-import csv
 import importlib.util
 import json
 import math
@@ -23,9 +22,7 @@ from torch import Tensor, nn
 from ordinal_entropy import capture, methods
 from ordinal_entropy.vision import schedules, training
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
-from ordinal_entropy.vision.backbones import Network
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
-from ordinal_entropy.vision.split import Labelled, Seen
 from ordinal_entropy.vision.training import (
     Callbacks,
     Data,
@@ -36,29 +33,7 @@ from ordinal_entropy.vision.training import (
     read_checkpoint,
     scored,
 )
-
-from torchmetrics import Metric  # isort: skip  # after torchvision's guard
-
-SIZE = 16
-SETTINGS = Settings(epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), feature_rows=8, checkpoint_seconds=0)
-
-
-class Errors(Metric):
-    """Mean absolute error in float64."""
-
-    full_state_update = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("error", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("number", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-
-    def update(self, predictions: Tensor, targets: Tensor) -> None:
-        self.error = self.error + (predictions.double() - targets.double()).abs().sum()
-        self.number = self.number + len(targets)
-
-    def compute(self) -> dict[str, Tensor]:
-        return {"mae": self.error / self.number}
+from tiny_images import SETTINGS, SIZE, Errors, a_network, l1, logged, some_data
 
 
 class Steps(Training):
@@ -71,32 +46,6 @@ class Steps(Training):
         loss = super().training_step(batch, batch_idx)
         self.losses = [*getattr(self, "losses", []), loss.item()]
         return loss
-
-
-def a_split(count: int, seed: int) -> Labelled:
-    draw = torch.Generator().manual_seed(seed)
-    pixels = torch.randint(0, 256, (count, SIZE, SIZE, 3), generator=draw, dtype=torch.uint8).permute(0, 3, 1, 2)
-    ages = torch.randint(0, 9, (count, 1), generator=draw).float()
-    paths = tuple(Path(f"{place}.jpg") for place in range(count))
-    return Labelled(Images(paths, SIZE, pixels), ages, padding=2)
-
-
-def some_data() -> Data:
-    return Data(a_split(60, 0), a_split(20, 1), a_split(21, 2))
-
-
-def a_network(outputs: int = 1) -> Network:
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        backbone = nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
-        return Network(backbone.append(nn.Dropout(0.1)), 8, outputs)
-
-
-def l1(outputs: Tensor, seen: Seen) -> Tensor:
-    losses = (outputs - seen.targets).abs()[:, 0]
-    return (losses if seen.weights is None else losses * seen.weights).mean()
 
 
 def a_module(
@@ -153,7 +102,7 @@ def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
                 images = normalized(data.test.images.pixels, (0.5,) * 3, (0.5,) * 3, dtype=dtype)
                 scores.append((network(images) - data.test.targets).abs().mean().item())
             if method == "oe-balanced":
-                strengths.append([value.item() for value in regularizer.regularizer.strengths])
+                strengths.append([value.item() for value in regularizer.scalars().values()])
     assert module.losses == pytest.approx(losses, rel=rel)
     assert [epoch["test"]["mae"] for epoch in history] == pytest.approx(scores, rel=rel)
     table = logged(tmp_path)
@@ -161,11 +110,6 @@ def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
     assert names == ["method/diversity_strength", "method/tightness_strength"] * (method == "oe-balanced")
     for line, expected in zip(table if names else [], strengths, strict=True):
         assert [float(line[name]) for name in names] == pytest.approx(expected, rel=1e-4) and min(expected) > 0
-
-
-def logged(folder: Path) -> list[dict[str, str]]:
-    with (folder / "csv" / "version_0" / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def hand_trained(settings: Settings, rates: list, clip: float | None = None) -> list[float]:
@@ -298,7 +242,7 @@ def two_processes(method: str, folder: Path) -> None:
 def test_two_processes_equal_one(tmp_path, method):
     script = tmp_path / "two.py"  # which Lightning starts once more
     script.write_text(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:2]]!r}\n"
         "from pathlib import Path\n"
         "from test_training import two_processes\n"
         f"two_processes({method!r}, Path({str(tmp_path / 'two')!r}))\n"
@@ -327,8 +271,10 @@ def test_two_processes_equal_one(tmp_path, method):
 def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
     whole = a_module()
     history = run(whole, tmp_path / "whole")
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_training as t; "
-    code += f"from pathlib import Path; t.run(t.a_module(), Path({str(tmp_path / 'killed')!r}))"
+    code = f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:2]]!r}; "
+    code += (
+        f"import test_training as t; from pathlib import Path; t.run(t.a_module(), Path({str(tmp_path / 'killed')!r}))"
+    )
     killed = subprocess.run([sys.executable, "-c", code], env={**os.environ, "DIE_AT": "2:1"}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert read_checkpoint(tmp_path / "killed" / "last.ckpt").epoch == 2

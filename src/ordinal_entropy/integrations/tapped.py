@@ -238,7 +238,7 @@ class TappedMethod:
                     part.double()
 
     def _prepare(self, features: Tensor, targets: Tensor, mask: Tensor | None) -> None:
-        """Shows the method the training targets, once, before the first step that is not a resumed one."""
+        """Shows the method the training targets, once, before its first step; not after a checkpoint was read."""
         if self._prepared:
             return
         self._prepared = True
@@ -251,6 +251,9 @@ class TappedMethod:
             rows = layouts.rows(features, targets, mask)
             found = rows.targets[0] if rows.amount is None else rows.targets[0][rows.amount[0] > 0]
             found = _of_all_ranks(found)
+            if not len(found):  # all masked: the next batch has some
+                self._prepared = False
+                return
         self.method.prepare(found, None, features.shape[1 if features.dim() == 4 else -1])
 
     def _predictions(self) -> Tensor | None:

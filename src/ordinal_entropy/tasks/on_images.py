@@ -172,8 +172,8 @@ class OnImages:
             found = scored(part)
             scores[part] = found[self.metric]
         scores |= {f"test, {what}": found[name] for what, name in self.shown.items()}
+        best.restore_method(made.method)
         with best.reading():
-            made.method.load_state_dict(best.method)
             network.load_state_dict(best.weights)
         scores["test, best on validation"] = scored("test")[self.metric]
         return scores
@@ -303,8 +303,7 @@ class OnImages:
                 raise ValueError("expected a mean and a standard deviation of three channels")
         made = self.prepare(plan, self.read(plan.recipe), checkpoint.facts)
         training.in_precision(made.method, settings(plan.recipe))
-        with checkpoint.reading():
-            made.method.load_state_dict(checkpoint.method)
+        checkpoint.restore_method(made.method)
         with torch.random.fork_rng(devices=[]):
             network: Any = made.make_network()
             replace_head(network, network.feature_layer, made.method)

@@ -396,7 +396,7 @@ class Training(lightning.LightningModule):
             metric.reset()
         self.history.append(scores)
         named = {f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()}
-        named |= {f"method/{name}": float(value) for name, value in self.method.scalars().items()}
+        named |= {f"method/{name}": float(value.detach()) for name, value in self.method.scalars().items()}
         for logger in self.trainer.loggers:  # Lightning's own way to them takes a millisecond for each number
             logger.log_metrics({"epoch": self.epoch, **named}, self.trainer.global_step)
             logger.save()
@@ -715,6 +715,12 @@ class Checkpoint(NamedTuple):
     def reading(self) -> AbstractContextManager[None]:
         """What is raised in the ``with`` says that this file is damaged or foreign."""
         return runs.reading(self.path, _REMEDY_OF_TRAINED)
+
+    def restore_method(self, method: Composition) -> None:
+        """Gives a method its state, where the file has one."""
+        if self.method:
+            with self.reading():
+                method.load_state_dict(self.method)
 
 
 _FORM = {"state_dict": dict, "history": [{part: {str: float} for part in PARTS}], "facts": dict}

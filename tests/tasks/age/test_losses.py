@@ -33,10 +33,10 @@ def test_loop(loss, weighted):
         w * one_loss(p - y, loss)
         for p, y, w in zip(*(x.tolist() for x in (predictions, targets, weights)), strict=True)
     ]
-    found = task_loss(predictions, targets, weights if weighted else None, loss=loss)
+    found = task_loss(predictions, targets, weights=weights if weighted else None, loss=loss)
     assert found.item() == pytest.approx(sum(each) / 60, rel=1e-12)
     for shape in [(60, 1), (60,)]:
-        assert task_loss(predictions.view(shape), targets[:, None], weights.view(shape), loss=loss) == found
+        assert task_loss(predictions.view(shape), targets[:, None], None, weights.view(shape), loss=loss) == found
 
 
 @pytest.mark.parametrize(("loss", "value"), [("l1", 1.25), ("mse", 2.125), ("huber", 0.8125)])
@@ -49,7 +49,7 @@ def test_by_hand(loss, value):
 def test_gradients(loss):
     predictions, targets, weights = rows(8)
     torch.autograd.gradcheck(
-        lambda x: task_loss(x, targets, weights, loss=loss), (predictions[:, None].requires_grad_(),)
+        lambda x: task_loss(x, targets, weights > 0.3, weights, loss=loss), (predictions[:, None].requires_grad_(),)
     )
 
 
@@ -65,19 +65,29 @@ def test_half_precision_is_computed_in_float32(dtype, loss):
 
 def test_no_rows_are_a_zero_in_the_graph():
     predictions = torch.zeros(0, 1, requires_grad=True)
-    loss = task_loss(predictions, torch.zeros(0), torch.zeros(0))
+    loss = task_loss(predictions, torch.zeros(0), None, torch.zeros(0))
     loss.backward()
     assert loss.item() == 0
     assert predictions.grad.shape == (0, 1)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_mask_leaves_rows_out_and_weights_of_1_are_none(loss):
+    predictions, targets, weights = rows(8)
+    mask = torch.arange(8) < 5
+    found = task_loss(predictions, targets[:, None], mask[:, None], weights, loss=loss)
+    torch.testing.assert_close(found, task_loss(predictions[:5], targets[:5], None, weights[:5], loss=loss))
+    ones = task_loss(predictions, targets, None, torch.ones(8), loss=loss)
+    assert torch.equal(ones, task_loss(predictions, targets, loss=loss))
 
 
 def test_shapes_and_names_are_checked():
     with pytest.raises(ValueError, match=r"expected targets with n=3 rows, got \(2, 1\)"):
         task_loss(torch.zeros(3), torch.zeros(2, 1))
     with pytest.raises(ValueError, match=r"expected weights with n=3 rows, got \(2,\)"):
-        task_loss(torch.zeros(3), torch.zeros(3), torch.ones(2))
+        task_loss(torch.zeros(3), torch.zeros(3), None, torch.ones(2))
     with pytest.raises(ValueError, match=r"expected weights \(n,\) or \(n, 1\), got \(\)"):
-        task_loss(torch.zeros(3), torch.zeros(3), torch.tensor(1.0))
+        task_loss(torch.zeros(3), torch.zeros(3), None, torch.tensor(1.0))
     with pytest.raises(ValueError, match=r"expected a loss like 'huber', got 'hubber'; there are l1, mse, huber"):
         task_loss(torch.zeros(3), torch.zeros(3), loss="hubber")
     with pytest.raises(

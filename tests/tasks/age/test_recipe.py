@@ -11,10 +11,9 @@ import torch
 from commands import call
 from ordinal_entropy import methods, runs, tasks
 from ordinal_entropy.recipes import override
-from ordinal_entropy.tasks import Plan, run_names
+from ordinal_entropy.tasks import Plan, method_of, run_names
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
-from ordinal_entropy.tasks.on_images import method_of
 from ordinal_entropy.vision.features import SCORES, kept_scores
 from ordinal_entropy.vision.training import read_checkpoint
 

@@ -50,6 +50,21 @@ def test_edges(loss):
         task_loss(predictions[..., :3], targets, loss=loss)
 
 
+@pytest.mark.parametrize("loss", NAMES)
+def test_weights_and_masks_of_cells(loss):
+    predictions, targets = some_maps()
+    mask = torch.rand(targets.shape, generator=torch.Generator().manual_seed(1)) < 0.6
+    weight = torch.rand(targets.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    inside = mask & ~targets.isnan()
+    squares = (predictions - targets)[inside].square() * weight[inside]
+    expected = squares.sum() / (2 if loss == "sum-mse" else inside.sum())
+    torch.testing.assert_close(task_loss(predictions, targets, mask, weight, loss=loss), expected)
+    ones = task_loss(predictions, targets, None, torch.ones_like(targets), loss=loss)
+    assert torch.equal(ones, task_loss(predictions, targets, loss=loss))
+    with pytest.raises(ValueError, match=r"expected weights \(2, 1, 3, 4\) as the targets, got \(2,\)"):
+        task_loss(predictions, targets, None, torch.ones(2), loss=loss)
+
+
 def test_unknown_losses_are_refused():
     with pytest.raises(ValueError, match="expected a loss like 'mse'"):
         task_loss(*some_maps(), loss="msee")

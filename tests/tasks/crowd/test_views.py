@@ -185,8 +185,8 @@ def test_no_step_waits_for_the_gpu(tmp_path, crop, method, loss):
     settings = Settings(epochs=2, batch_size=4 if crop else 1, clip=1.0, schedule="one-cycle", precision="bf16")
     network = csrnet.create("test_resnet", widths=(8,), batch_norm=True)
 
-    def of_maps(outputs, seen):
-        return task_loss(outputs, seen.targets, loss=loss)
+    def of_maps(outputs, targets, mask, weight):
+        return task_loss(outputs, targets, weight=weight, loss=loss)
 
     module = Unwaiting(network, methods.create(method, **options), of_maps, CountErrors(), data, settings, seed=5)
     module.callbacks = Callbacks(progress=lambda done, total: None)

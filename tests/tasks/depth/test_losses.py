@@ -160,6 +160,32 @@ def test_half_precision_is_computed_in_float32(loss, dtype):
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("form", [None, *FORMS])
+def test_weights_of_pixels(form):
+    """Weights of 1 are none, to the last bit; whole ones count a pixel so often, but for the form's n."""
+    predictions, targets = maps()
+    loss = masked_mse if form is None else lambda *own: silog(*own, form=form)
+    mask, ones = some(targets), torch.ones_like(targets)
+    assert torch.equal(loss(predictions, targets, mask, ones), loss(predictions, targets, mask))
+    draw = torch.Generator().manual_seed(5)
+    weight = torch.rand(targets.shape, generator=draw, dtype=targets.dtype)
+    each = torch.tensor(differences(predictions, targets, 0.1 if form == "newcrfs" else 1e-3, mask, logs=form))
+    counts = mask & targets.isfinite() & (targets > (0.1 if form == "newcrfs" else 1e-3))
+    own = weight[counts]
+    if form is None:
+        expected = (own * each.square()).mean()
+    else:
+        own = own / own.mean()
+        mean = (own * each).mean()
+        below = len(each) - (form == "adabins")
+        expected = 10 * ((own * (each - mean).square()).sum() / below + 0.15 * mean.square()).sqrt()
+    found = loss(predictions, targets, mask, weight)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert gradcheck(lambda p: loss(p, targets, mask, weight), predictions.requires_grad_())
+    nothing = loss(predictions, targets, mask, torch.zeros_like(weight))
+    assert nothing == 0
+
+
 def test_close_to_the_truth_no_digits_are_lost():
     targets = torch.full((1, 100, 100), 3.0)
     predictions = targets * (1 + 1e-4 * torch.randn(1, 100, 100, generator=torch.Generator().manual_seed(0)))

@@ -188,7 +188,7 @@ def test_no_step_waits_for_the_gpu(root, records, tmp_path, method):
     module = Unwaiting(
         decoder.create("test_resnet", outputs, width=16, upsample=outputs == 1),
         own,
-        lambda outputs, seen: masked_mse(outputs, seen.targets, seen.mask),
+        masked_mse,
         DepthScores(),
         Data(views, some, some),
         Settings(epochs=3, batch_size=10, precision="bf16", schedule="one-cycle", clip=0.1, feature_rows=0),
