@@ -42,6 +42,7 @@ class Split(ABC):
     held: bool = True  # in memory; if not, `read` gives one image after the other, in other processes
     uniform: bool = True  # batches of as many rows to train on have the same shapes
     augmented: bool = True  # other draws show an image in another way
+    maps: bool = False  # targets are maps
 
     @abstractmethod
     def __len__(self) -> int:

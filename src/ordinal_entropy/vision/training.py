@@ -900,7 +900,7 @@ def _require_trainable(method: Composition, split: Split, settings: Settings) ->
     if settings.devices * settings.nodes > 1:
         because = "the processes wait in every step for the gradients of all weights"
         methods.require(method, can - {"stages"}, "training on several devices", because)
-    methods.require(method, can, "training on images", "none of its steps does that")
+    methods.require(method, can, "training on images", "none of its steps does that", maps=split.maps)
 
 
 def _shown(images: Tensor, network: Network, settings: Settings) -> Tensor:

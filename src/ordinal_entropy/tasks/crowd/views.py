@@ -99,6 +99,8 @@ class Crowds(Split):
     A row is an image; with ``repeats`` an epoch has that many rows for each, every one cropped in its own way.
     """
 
+    maps = True
+
     images: Sheets  # bytes, of three channels
     cells: Sheets  # float32, of one channel; ceil(side / 8) of them
     people: Tensor  # (n,) float64, annotated heads

@@ -38,6 +38,8 @@ class Views(Split):
     shown whole. Targets are metres ``(b, 1, h, w)``, the mask is true where there is a depth.
     """
 
+    maps = True
+
     records: tuple[Record, ...]
     size: tuple[int, int]  # rows and columns
     pixels: Tensor | None = None  # bytes (n, 3, h, w), the channels last in memory; None: read when asked for
