@@ -1,0 +1,1 @@
+"""Methods from outside: one file each, found by their entry points."""
