@@ -29,7 +29,7 @@ SMALL = {
         "--set=steps=4", "--set=evaluate_every=2", "--set=hidden=8",
     ],
     "age": [
-        "--preset=quick", "--set=generated=60", "--set=epochs=2", "--set=batch_size=16", "--set=image_size=32",
+        "--preset=quick", "--set=generated=100", "--set=epochs=2", "--set=batch_size=16", "--set=image_size=32",
         "--set=feature_rows=0", "--set=workers=0",
     ],
 }  # fmt: skip
