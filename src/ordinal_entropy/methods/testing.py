@@ -1,5 +1,7 @@
 """What every method must hold to, as one call for tests of methods, built in or from outside.
 
+In the tests of a method::
+
     def test_mine():
         check_method(Mine)
 """
