@@ -1,7 +1,9 @@
 """What every method must hold to, as one call for tests of methods, built in or from outside.
 
-def test_mine():
-check_method(Mine)
+In the tests of a method::
+
+    def test_mine():
+        check_method(Mine)
 """
 
 import copy

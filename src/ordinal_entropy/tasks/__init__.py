@@ -175,7 +175,7 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
 
 
 def method_of(plan: Plan, **offered: Any) -> methods.Composition:
-    """The method of a run, for all loops alike.
+    """The method of a run on images or tables; operators make theirs in ``tasks.operators.jobs``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
     ones out of ``method_options``, which win. A strength of its own replaces a balance, and the other way round.
