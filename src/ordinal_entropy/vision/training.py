@@ -891,7 +891,7 @@ def _batch(views: Sequence[Seen], settings: Settings, *, floats: bool) -> Batch:
 
 def _require_trainable(method: Composition, split: Split, settings: Settings) -> None:
     """A ValueError where a method needs what this training cannot do."""
-    can = {*methods.KINDS, "views", "stages", "parameters"}
+    can = {*methods.KINDS, "views", "stages", "parameters", "after_step"}
     if not split.augmented:
         because = "without augmentation all views of an image are the same"
         methods.require(method, can - {"views"}, "training on images that are not augmented", because)

@@ -623,7 +623,7 @@ def test_a_method_of_any_kind_goes_on_from_its_checkpoint(name, tmp_path, of_eve
     with pytest.raises(KeyboardInterrupt):
         train.train(jobs, split, settings, folder=tmp_path, progress=stop)
     again = train.train(jobs, split, settings, folder=tmp_path)
-    assert [history.test for history in again] == [history.test for history in whole]
+    np.testing.assert_array_equal([history.test for history in again], [history.test for history in whole])
     assert train.evaluate(jobs, split, settings, folder=tmp_path)[1][0].test == whole[0].test[-1]
 
 
@@ -639,3 +639,31 @@ def test_options_of_one_part_reach_every_kind_of_run():
     assert last("ld", options=(("oe", "strength", 0.5),)) == last("ld")
     one, two = (last("huber+ld", options=(("ld", "strength", strength),)) for strength in (0.0, 50.0))
     assert one == last("huber", options=()) and two != one
+
+
+def test_options_that_are_not_written_out_make_a_run_take_its_own_steps():
+    split = a_split(repeated=True)
+    settings = replace(SINGLES, steps=4, evaluate_every=4)
+
+    def last(*options):
+        job = Job(
+            "oe", seed=0, rows=40, initial="default", strength=1.0, options=tuple(("oe", *each) for each in options)
+        )
+        (history,) = train.train([job], split, settings)
+        return history.test[-1]
+
+    found = {
+        last(),
+        last(("grouping", 0.7)),
+        last(("balance", 0.5)),
+        last(("weighting", "sqrt")),
+        last(("max_samples", 4)),
+    }
+    assert len(found) == 5
+
+
+def test_epochs_of_a_first_stage_have_no_score(of_every_kind):
+    settings = replace(SINGLES, steps=8, evaluate_every=2)
+    (history,) = train.train([Job("first", seed=0, rows=40, initial="default")], a_split(), settings)
+    assert [math.isnan(score) for score in history.validation] == [True, True, True, False, False]
+    assert history.best_validation in history.test[3:]

@@ -15,6 +15,12 @@ from ordinal_entropy.methods.ordinal_entropy import BALANCED, FIXED, Regularizer
 FEW_ROWS = {"cpu": 128, "cuda": 32}
 
 
+_WRITTEN_OUT = {  # options of one part that runs of a stack may have
+    "strength", "rescale", "weighting", "distance", "normalize", "diversity_weight", "tightness_weight", "bins",
+    "decode",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Job:
     """One run: a method, its options, the seed, and the part of the training rows it sees."""
@@ -125,9 +131,10 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
 def is_single(job: Job) -> bool:
     """Whether a run takes its steps by itself: all but the baseline, ordinal entropy and its relatives, classification.
 
-    Those are written out for the whole stack, see :mod:`ordinal_entropy.tasks.operators.stepping`.
+    Those are written out for the whole stack, see :mod:`ordinal_entropy.tasks.operators.stepping`, for some options.
     """
-    return job.method not in ("baseline", "classification", *FIXED)
+    own = {option for part, option, _ in job.options if part == job.method}
+    return job.method not in ("baseline", "classification", *FIXED) or not own <= _WRITTEN_OUT
 
 
 def regularizer_of(method: Composition) -> Regularizer:

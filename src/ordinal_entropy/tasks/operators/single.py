@@ -3,16 +3,18 @@
 It is the loop of :func:`ordinal_entropy.methods.training_loss` and AdamW on the run's slices of the stack.
 """
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.methods import Batch, Composition, require, squared_error, stage_of, training_loss
+from ordinal_entropy.methods import Batch, Composition, first_epochs, require, squared_error, stage_of, training_loss
 
 _CAN = {"head", "loss", "weights", "mixing", "smoothing", "term", "parameters", "stages"}
 _DRAWS = 1  # a stream of a seed
+_LOG = logging.getLogger(__name__)
 
 
 class Single:
@@ -46,6 +48,8 @@ class Single:
         width = len(layers[-1][0])
         self.method = method.to(targets)
         self.method.prepare(targets, inputs, width)
+        for note in self.method.notes:
+            _LOG.warning("%s", note)
         self.parameters = [nn.Parameter(part.detach()) for layer in layers for part in layer]  # share their memory
         self.head: nn.Module = _Linear(*self.parameters[-2:])
         if method.own_head:
@@ -72,6 +76,10 @@ class Single:
         loss.backward()
         self.optimizer.step()
         self.method.end_epoch()
+
+    def in_first_stage(self, steps: int) -> bool:
+        """Whether of two stages, after so many steps, the second one has not begun to train."""
+        return 0 < first_epochs(self.method, self.steps) >= steps
 
     def state(self) -> dict[str, Tensor]:
         """All that a step changes beside the slices of the stack, by name: the tensors themselves."""

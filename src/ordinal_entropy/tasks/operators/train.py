@@ -238,6 +238,9 @@ class _Training:
     def scores(self) -> list[Scores]:
         """Of all jobs, in the order they were given."""
         found = torch.stack([self.stepping.mean_squared_errors(x, y) for x, y in self.parts], 1).tolist()
+        for run, single in self.stepping.singles.items():
+            if single.in_first_stage(self.step):  # whose head is not trained
+                found[run] = [math.nan] * len(found[run])
         by_job = dict(zip(self.order, found, strict=True))
         return [Scores(*by_job[k]) for k in range(len(by_job))]
 

@@ -8,6 +8,7 @@ step. Validation and test rows are padded to the longest, and the padding is mas
 
 import copy
 import itertools
+import logging
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from ordinal_entropy.tasks.tabular.metrics import NAMES, errors
 from ordinal_entropy.tasks.tabular.model import Parameters, Pieces, Shape
 
 PARTS = ("train", "validation", "test")
+_LOG = logging.getLogger(__name__)
 _BATCHES, _DRAWS = 2, 3  # streams of a seed, behind those of the split
 _CAN = {"head", "loss", "weights", "mixing", "smoothing", "term", "parameters", "stages"}
 _BLOCK = 2**22  # numbers in one layer of all runs, in an evaluation
@@ -142,6 +144,8 @@ class Stack:
         self.seeds = [job.seed for job in by_seed.values()]
         self.which = torch.tensor([order.index(id(job.seen)) for job in jobs], device=device)  # (r,) into the seeds
         views = [job.seen for job in by_seed.values()]
+        for note in dict.fromkeys(note for own in self.own for note in own.method.notes):
+            _LOG.warning("%s", note)
         self.counts = [len(view.train.targets) for view in views]
         self.steps, self.rows = jobs[0].steps_and_rows(settings)
         self.parts = {name: _scored([getattr(view, name) for view in views], self.shape, device) for name in PARTS}
@@ -204,7 +208,7 @@ class Stack:
             own = {run: features[run] for run in batches}  # that losses and heads of single runs have in common
             outputs = self._outputs(self.parameters, self._calibrated(features, own, batches))
             self.optimizer.zero_grad()
-            self._loss(features, own, outputs, y, batches, stage).backward()
+            self._loss(features, own, outputs, y, batches, stage, number).backward()
             self.optimizer.step()
             with torch.no_grad():
                 squares += (self._decoded(outputs) - y).double().square().sum((1, 2))
@@ -288,10 +292,13 @@ class Stack:
         """
         found = {}
         for run in self.single:
-            drawn = np.random.default_rng([self.jobs[run].seed, _DRAWS, self.epoch, number]).integers(2**62)
-            generator = torch.Generator().manual_seed(int(drawn))
+            generator = torch.Generator().manual_seed(self._drawn(run, number))
             found[run] = self.own[run].method.change(Batch(x[run], y[run]), generator)
         return found
+
+    def _drawn(self, run: int, number: int) -> int:
+        """The seed of what a method draws in a step of the epoch."""
+        return int(np.random.default_rng([self.jobs[run].seed, _DRAWS, self.epoch, number]).integers(2**62))
 
     def _calibrated(self, features: Tensor, own: dict[int, Tensor], batches: dict[int, Batch]) -> Tensor:
         """Features as the heads are to see them."""
@@ -310,6 +317,7 @@ class Stack:
         targets: Tensor,
         batches: dict[int, Batch],
         stage: str,
+        number: int,
     ) -> Tensor:
         """A sum over all runs, whose gradient is each run's own."""
         task_losses = (outputs - targets).square().mean((1, 2)) if outputs.shape[2] == 1 else outputs.new_zeros(0)
@@ -323,17 +331,21 @@ class Stack:
                 parts.append(task_losses[runs].sum())
             else:
                 parts += [
-                    self._single_loss(run, own[run], outputs[run], batches[run], stage)
+                    self._single_loss(run, own[run], outputs[run], batches[run], stage, number)
                     for run in range(runs.start, runs.stop)
                 ]
         return torch.stack(parts).sum()
 
-    def _single_loss(self, run: int, features: Tensor, outputs: Tensor, batch: Batch, stage: str) -> Tensor:
+    def _single_loss(
+        self, run: int, features: Tensor, outputs: Tensor, batch: Batch, stage: str, number: int
+    ) -> Tensor:
         """As :func:`ordinal_entropy.methods.training_loss` has it, of what the stack has computed."""
         method = self.own[run].method
         method.observe(features.detach(), batch.targets)
-        step = Step(batch, features, outputs, squared_error)
-        return method.loss(step if stage != "encoder" else step._replace(outputs=None), stage)
+        step = Step(batch, features, None if stage == "encoder" else outputs, squared_error)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._drawn(run, number))  # of regularizers that draw rows
+            return method.loss(step, stage)
 
     def _decoded(self, outputs: Tensor) -> Tensor:
         """Standardized predictions ``(r, n, 1)``."""
