@@ -77,7 +77,7 @@ class TappedMethod:
             raise TypeError(f"expected training_targets to be a tensor, got {type(training_targets).__name__}")
         self.method = methods.compose(method)
         because = "it computes the task loss by itself, so that methods can only add to it"
-        methods.require(self.method, {"term", "parameters"}, who, because)
+        methods.require(self.method, {"term", "parameters", "after_step"}, who, because)
         self.layer = layer
         self.output = output
         self.targets = targets

@@ -21,6 +21,7 @@ _NEEDS = {
     "views": "see several augmented views of each row",
     "stages": "train the encoder first and the head after it",
     "parameters": "have parameters of its own trained",
+    "after_step": "see the model after each step",
 }
 
 
@@ -108,6 +109,7 @@ class Composition(Method):
                 "views": part.views > 1,
                 "stages": len(part.stages) > 1,
                 "parameters": next(part.parameters(), None) is not None,
+                "after_step": overrides(part, "after_step"),
             }
             asked = [part.kind] if part.kind in KINDS else []
             asked += [*part.needs, *(need for need, there in further.items() if there)]
@@ -294,7 +296,7 @@ class Composition(Method):
         if len(found) > 1:
             what = {"head": "head or prediction loss", "weights": "weighting"}.get(kinds[0], kinds[0])
             raise ValueError(
-                f"expected at most one {what}, got {' and '.join(map(repr, found))}: each would {KINDS[kinds[0]]}"
+                f"expected at most one {what}, got {' and '.join(map(repr, found))}: each would {KINDS[kinds[-1]]}"
             )
         return found[0] if found else None
 
@@ -372,7 +374,7 @@ def require(method: Composition, can: Collection[str], who: str, because: str, *
 
     Args:
         method: that is asked for.
-        can: kinds of parts that the loop honours, and "views", "stages", "parameters" where it does.
+        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" where it does.
         who: the loop, in words.
         because: why it cannot do the rest.
         maps: features are maps, with masks.

@@ -59,7 +59,7 @@ REMEDY = "remove it to begin the run again"
 _REMEDY_OF_TRAINED = "remove the run folder and train again"
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
-_CAPTURED = {"head", "loss", "term", "weights"}  # kinds of parts whose steps can be a CUDA graph
+_CAPTURED = {"head", "loss", "term", "weights", "after_step"}  # needs of parts whose steps can be a CUDA graph
 _BEFORE_PARTS = "regularizer."  # state of a method in checkpoints from before methods had parts
 _OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 _STATES = {  # of a parameter
@@ -891,7 +891,7 @@ def _batch(views: Sequence[Seen], settings: Settings, *, floats: bool) -> Batch:
 
 def _require_trainable(method: Composition, split: Split, settings: Settings) -> None:
     """A ValueError where a method needs what this training cannot do."""
-    can = {*methods.KINDS, "views", "stages", "parameters"}
+    can = {*methods.KINDS, "views", "stages", "parameters", "after_step"}
     if not split.augmented:
         because = "without augmentation all views of an image are the same"
         methods.require(method, can - {"views"}, "training on images that are not augmented", because)
