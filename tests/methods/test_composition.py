@@ -249,8 +249,8 @@ MUTATIONS = {
         "head((method.calibrate(features, batch), features)[1])",
     ),
     "the balance has other features": (
-        "balance, features = self._balance(name), step.features",
-        "balance, features = self._balance(name), 2 * step.features",
+        "            step.features,\n            task_loss,\n",
+        "            2 * step.features,\n            task_loss,\n",
     ),
     "the balance has the loss without its weight": (
         "else task_loss + self.added(step, task_loss)",
@@ -457,7 +457,7 @@ def test_lower_precisions(name, dtype, tolerance):
     ("name", "message"),
     [
         ("hl-gauss+classification", "at most one head or prediction loss, got 'hl-gauss' and 'classification': each"),
-        ("hl-gauss+huber", "'hl-gauss' and 'huber': each would replace the head and the task loss"),
+        ("hl-gauss+huber", "'hl-gauss' and 'huber': each would replace the task loss"),
         ("oe+lds+oe", "each part once, got 'oe' twice in 'oe+lds+oe'"),
         ("oe+hl-gaus", "expected a method like 'hl-gauss', got 'hl-gaus'; there are baseline"),
         ("oe+", "the name of a method, got ''"),
@@ -489,6 +489,28 @@ def test_two_of_a_kind_are_refused():
     strange.kind = "wheel"
     with pytest.raises(ValueError, match=r"kind of 'pull' to be one of head, loss.*got 'wheel'"):
         methods.compose(strange)
+
+
+@pytest.mark.parametrize(
+    ("hook", "kind", "kinds"),
+    [
+        ("change", "term", "weights or mixing"),
+        ("calibrate", "mixing", "smoothing"),
+        ("task_loss", "weights", "head or loss"),
+        ("decode", "term", "head or loss"),
+    ],
+)
+def test_a_hook_that_nobody_would_ask_for_is_refused(hook, kind, kinds):
+    part = type("Own", (Method,), {"kind": kind, hook: lambda self, *given: given[0]})()
+    with pytest.raises(ValueError, match=f"{hook} in parts of the kind {kinds} alone.*in 'own', of the kind '{kind}'"):
+        methods.compose(part)
+
+
+def test_a_loop_that_does_not_show_the_model_after_a_step_refuses_who_wants_to_see_it():
+    part = type("Own", (Method,), {"kind": "term", "after_step": lambda self, model: None})()
+    with pytest.raises(ValueError, match="a loop cannot train 'own', which has to see the model after each step: none"):
+        methods.require(methods.compose(part), {"term"}, "a loop", "none")
+    methods.require(methods.compose(part), {"term", "after_step"}, "a loop", "none")
 
 
 def test_options_of_parts():

@@ -296,7 +296,7 @@ class Composition(Method):
         if len(found) > 1:
             what = {"head": "head or prediction loss", "weights": "weighting"}.get(kinds[0], kinds[0])
             raise ValueError(
-                f"expected at most one {what}, got {' and '.join(map(repr, found))}: each would {KINDS[kinds[0]]}"
+                f"expected at most one {what}, got {' and '.join(map(repr, found))}: each would {KINDS[kinds[-1]]}"
             )
         return found[0] if found else None
 

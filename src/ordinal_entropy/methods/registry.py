@@ -11,7 +11,7 @@ from ordinal_entropy.losses import OrdinalEntropy
 from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
-from ordinal_entropy.methods.contract import Method
+from ordinal_entropy.methods.contract import KINDS, Method, overrides
 from ordinal_entropy.methods.fds import FDS
 from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
@@ -20,6 +20,14 @@ from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXE
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 
 GROUP = "ordinal_entropy.methods"  # of entry points
+_HOOKS = {  # that parts of some kinds alone are asked for
+    "outputs": ("head", "loss"),
+    "head": ("head", "loss"),
+    "decode": ("head", "loss"),
+    "task_loss": ("head", "loss"),
+    "change": ("weights", "mixing"),
+    "calibrate": ("smoothing",),
+}
 _STRENGTHS = ("strength", "balance")  # options of every term, which the composition holds
 
 
@@ -235,6 +243,7 @@ def compose(method: "str | Method | OrdinalEntropy | Iterable[Method]") -> Compo
                 "ordinal_entropy.methods.Method"
             )
         name = type(part).__name__.lower()
+        _require_asked(name, part)
         found[name if name not in found else f"{name}{len(found)}"] = part
     return Composition(found)
 
@@ -252,6 +261,7 @@ def _made(name: str, given: Mapping[str, Any]) -> tuple[Method, float | None, Ba
     part = entry.make(**{option: value for option, value in given.items() if option in entry.options})
     if not isinstance(part, Method):
         raise TypeError(f"expected {name!r} to be a subclass of ordinal_entropy.methods.Method, got {part!r}")
+    _require_asked(name, part)
     if not entry.term:
         return part, None, None
     balance = given.get("balance", FRACTION if entry.balanced else None)
@@ -264,6 +274,16 @@ def _made(name: str, given: Mapping[str, Any]) -> tuple[Method, float | None, Ba
     if isinstance(balance, bool) or not isinstance(balance, int | float):
         raise TypeError(f"expected balance to be a number or a Balance, got {type(balance).__name__}")
     return part, None, Balance(balance, terms=len(part.term_weights()))
+
+
+def _require_asked(name: str, part: Method) -> None:
+    """A ValueError where a part has a hook that parts of its kind are never asked for."""
+    for hook, kinds in _HOOKS.items():
+        if part.kind in KINDS and part.kind not in kinds and overrides(part, hook):
+            raise ValueError(
+                f"expected {hook} in parts of the kind {' or '.join(kinds)} alone, which are asked for it, got it in "
+                f"{name!r}, of the kind {part.kind!r}"
+            )
 
 
 def _installed() -> dict[str, Any]:
