@@ -21,7 +21,7 @@ _NEEDS = {
     "views": "see several augmented views of each row",
     "stages": "train the encoder first and the head after it",
     "parameters": "have parameters of its own trained",
-    "after_step": "see the network after each step",
+    "after_step": "see the model after each step",
 }
 
 
