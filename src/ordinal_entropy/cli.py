@@ -457,6 +457,7 @@ def compare(
         names = grid.methods_known([name.strip() for name in method_names.split(",") if name.strip()])
         if len(names) < 2:
             raise ValueError(f"expected two or more --methods, got {', '.join(names)}")
+        tasks.require_parts(recipe, names)
         if "baseline" in names:
             names = ["baseline", *(name for name in names if name != "baseline")]
         strengths = strengths.replace(" ", "")
@@ -616,6 +617,7 @@ def train(
             _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return
         grid.methods_known([method])
+        tasks.require_parts(recipe, [method])
         if seed < 0:
             raise ValueError(f"expected --seed to be at least 0, got {seed}")
         where = _device(device)

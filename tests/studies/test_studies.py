@@ -263,3 +263,12 @@ def test_variants_of_one_name_are_refused(tmp_path):
 
 def test_seeds_count_from_zero():
     assert seeds_from(3) == [0, 1, 2]
+
+
+def test_options_of_one_part_of_a_method():
+    _, recipe = studies.settled("table1-linear", ["method.ld.strength=5"])
+    assert recipe.method_options == ("ld.strength=5",)
+    with pytest.raises(ValueError, match="expected a setting of ld like 'strength', got 'strenght'"):
+        studies.settled("table1-linear", ["method.ld.strenght=5"])
+    with pytest.raises(ValueError, match=r"of a part of baseline, .*, got method\.hl-gauss\.sigma"):
+        studies.settled("table1-linear", ["method.hl-gauss.sigma=1"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import runs, tasks
-from ordinal_entropy.recipes import defaults, described, lookup, override, pairs, unknown
+from ordinal_entropy.recipes import OF_A_METHOD, defaults, described, lookup, override, pairs, unknown
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.study import Picture, Study
@@ -95,6 +95,9 @@ def _settled(name: str, settings: Sequence[str], preset: str) -> tuple[Any, dict
             recipe = lookup(f"preset of {name}", preset, study.recipes)
         known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
         for key, _ in given:
+            if key.startswith(OF_A_METHOD) and "method_options" in known:
+                tasks.part_and_option(key.removeprefix(OF_A_METHOD))
+                continue
             if key in fixed and key not in own:
                 raise ValueError(f"{name} sets {key} itself; the keys it takes: {', '.join(known)}")
             if key not in known:
@@ -107,6 +110,9 @@ def _settled(name: str, settings: Sequence[str], preset: str) -> tuple[Any, dict
         recipes[label] = recipe_of(lookup(f"preset of {name} with {label}", preset, study.others[label]))
     for variant in variants:
         replace(recipes[variant.label], **dict(variant.changes))  # values that no run can have are an error here
+    for label, made in recipes.items():
+        if hasattr(made, "method_options"):
+            tasks.require_parts(made, [variant.method for variant in variants if variant.label == label])
     return keys, recipes
 
 

@@ -165,7 +165,7 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
     known = [field.name for field in fields(found) if field.name not in task.fixed]
     for key, _ in pairs(settings):
         if key.startswith(OF_A_METHOD):
-            _part_and_option(key.removeprefix(OF_A_METHOD))
+            part_and_option(key.removeprefix(OF_A_METHOD))
             continue
         if key in task.fixed:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
@@ -213,18 +213,37 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
         [('oe', 'strength', 5)]
     """
     named = [setting.partition("=") for setting in recipe.method_options]
-    return [(*_part_and_option(name), literal(text)) for name, _, text in named]
+    return [(*part_and_option(name), literal(text)) for name, _, text in named]
 
 
-def _part_and_option(name: str) -> tuple[str, str]:
-    """Of ``part.option``; one that does not exist is a ValueError."""
+def part_and_option(name: str) -> tuple[str, str]:
+    """Of ``part.option``; one that does not exist is a ValueError.
+
+    Example:
+        >>> part_and_option("hl-gauss.sigma")
+        ('hl-gauss', 'sigma')
+    """
     part, dot, option = name.rpartition(".")
     if not dot:
         raise ValueError(f"expected method.PART.OPTION=VALUE, as method.oe.strength=5, got method.{name}")
     known = methods.options(part)
     if option not in known:
-        raise ValueError(unknown(f"option of {part}", option, known))
+        raise ValueError(unknown(f"setting of {part}", option, known))
     return part, option
+
+
+def require_parts(recipe: Any, names: Sequence[str]) -> None:
+    """A ValueError where a recipe has an option of a part that none of the methods has.
+
+    Example:
+        >>> require_parts(recipe("linear", "quick", ["method.oe.strength=5"]), ["baseline", "ld"])
+        Traceback (most recent call last):
+        ValueError: expected method.PART.OPTION of a part of baseline, ld, got method.oe.strength
+    """
+    there = {part for name in names for part in methods.split(name)}
+    for part, option, _ in part_options(recipe):
+        if part not in there:
+            raise ValueError(f"expected method.PART.OPTION of a part of {', '.join(names)}, got method.{part}.{option}")
 
 
 def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:

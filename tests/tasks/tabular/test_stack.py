@@ -264,6 +264,18 @@ def test_the_best_parameters_are_those_of_the_best_epoch():
     assert best["test"] == pytest.approx(epochs[scores.index(min(scores))]["test"])
 
 
+def test_balanced_strengths_are_in_the_log():
+    """The same in one call for all runs and run by run."""
+    view = views((0,))[0]
+    jobs = [job(name, 0, view, dtype=torch.float64) for name in ("oe-balanced", "huber+oe-balanced", "oe")]
+    jobs[1].method.parts["huber"].delta = 1e6  # squared everywhere: half the squared error by its scale
+    stack, _ = trained(jobs)
+    one, two, fixed = (stack.scalars(run) for run in range(3))
+    assert fixed == {} and list(one) == ["diversity_strength", "tightness_strength"]
+    assert list(two) == ["oe-balanced/diversity_strength", "oe-balanced/tightness_strength"]
+    assert min(*one.values(), *two.values()) > 0
+
+
 def test_runs_of_several_shapes_are_no_stack():
     view = views((0,))[0]
     with pytest.raises(ValueError, match="expected runs of one shape in a stack, got several"):

@@ -18,6 +18,7 @@ from ordinal_entropy.methods import Composition
 from ordinal_entropy.methods.ordinal_entropy import Regularizer
 
 TERMS = 2  # diversity and tightness
+_NAMES = "diversity_strength", "tightness_strength"  # in logs
 
 
 def unit_regularizer(method: Composition) -> OrdinalEntropy | None:
@@ -82,6 +83,13 @@ class Regularized:
                 strengths = strengths * self._balanced(gradients, task_losses, head, features.shape[1], rounding)
         parts = [(strengths[term][:, None, None] * own * features).sum() for term, own in gradients.items()]
         return torch.stack(parts).sum()
+
+    def strengths(self, run: int) -> dict[str, float]:
+        """What gradient-balanced strengths have come to, of one of the runs; none of fixed ones."""
+        if not self.fractions[run] > 0:
+            return {}
+        found = balance.strengths(self.squares[:, run], self.steps[run], self.fractions[run], balance.WARM_UP)
+        return dict(zip(_NAMES, (self.weights[:, run] * found).tolist(), strict=True))
 
     def _terms(self, features: Tensor, targets: Tensor) -> dict[int, Tensor]:
         """Minus the diversity and the tightness, each summed over the runs.

@@ -252,6 +252,13 @@ class Stack:
                 found = self._decoded(outputs)[..., 0].double() * self.scale + self.center
             yield features, found
 
+    def scalars(self, run: int) -> dict[str, float]:
+        """Numbers of the method of a run, for its log."""
+        for runs, group in self.groups:
+            if group is not None and runs.start <= run < runs.stop:
+                return group.strengths(run - runs.start)
+        return {name: float(value) for name, value in self.own[run].method.scalars().items()}
+
     def state(self, run: int) -> State:
         """Of one run, on the CPU."""
         own = self.optimizer.state

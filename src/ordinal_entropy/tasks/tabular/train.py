@@ -125,10 +125,13 @@ def _train_stack(
 
     while stack.epoch < settings.epochs:
         scores = stack.train_epoch(on_step)
-        for each, history, own, steps_logged in zip(waiting, histories, scores, logged, strict=True):
+        for place, (each, history, own, steps_logged) in enumerate(
+            zip(waiting, histories, scores, logged, strict=True)
+        ):
             history.append(own)
             if stack.epoch not in steps_logged:
-                each.run.log(step=stack.epoch, **_flat(own))
+                numbers = {f"method_{name}": value for name, value in stack.scalars(place).items()}
+                each.run.log(step=stack.epoch, **_flat(own), **numbers)
         if on_metrics is not None:
             on_metrics(stack.epoch, [MainScores(*(own[part][METRIC] for part in PARTS)) for own in scores])
         if stack.epoch == 1:
