@@ -89,6 +89,7 @@ class Task(NamedTuple):
     train: Callable[..., list[Outcome]]
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
+    check_method: Callable[[Plan], None] = lambda plan: None  # refuses a method that no such run can have, likewise
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name
     paper_at: str = "best_test"  # which score of a run the paper has: "last", "best_validation" or "best_test"
     pictured: Callable[..., list[Any]] | None = None  # (plan, count, device, folder): predicted maps of test images
@@ -163,9 +164,9 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
     task = load(name)
     found = lookup(f"preset of {name}", preset_of(name, preset), task.presets)
     known = [field.name for field in fields(found) if field.name not in task.fixed]
-    for key, _ in pairs(settings):
+    for key, text in pairs(settings):
         if key.startswith(OF_A_METHOD):
-            _part_and_option(key.removeprefix(OF_A_METHOD))
+            _require_number(*_part_and_option(key.removeprefix(OF_A_METHOD)), text)
             continue
         if key in task.fixed:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
@@ -214,6 +215,24 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
     """
     named = [setting.partition("=") for setting in recipe.method_options]
     return [(*_part_and_option(name), literal(text)) for name, _, text in named]
+
+
+def require_parts(recipe: Any, names: Sequence[str]) -> None:
+    """A ValueError where a recipe has options of a part that none of the methods has."""
+    parts = {part for name in names for part in methods.split(name)}
+    for part, option, _ in part_options(recipe):
+        if part not in parts:
+            raise ValueError(
+                f"expected options of parts of {', '.join(names)}, got method.{part}.{option}, which none of them has"
+            )
+
+
+def _require_number(part: str, option: str, text: str) -> None:
+    """A ValueError where an option whose default is a number is given another value."""
+    default, value = methods.option_defaults(part)[option], literal(text)
+    numbers = isinstance(default, int | float) and not isinstance(default, bool)
+    if numbers and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(f"expected a number for method.{part}.{option}, got {text!r}")
 
 
 def _part_and_option(name: str) -> tuple[str, str]:
