@@ -392,6 +392,31 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
             ["compare", "linear", "--methods", "baseline,ld-balanced", "--strengths", "1,2"],
             "expected a method with a strength beside --strengths, got baseline, ld-balanced",
         ),
+        (
+            ["compare", "linear", "--strengths", "1,2", "--set", "method.oe.strength=3"],
+            "--strengths or --set method.oe.strength=..., got both",
+        ),
+        (
+            ["compare", "linear", "--set", "method.huber.delta=1"],
+            "expected options of parts of baseline, oe, got method.huber.delta, which none of them has",
+        ),
+        (["train", "linear", "--set", "method.ld.strength=1"], "parts of oe, got method.ld.strength, which none of"),
+        (["compare", "linear", "--set", "method.oe.strengt=1"], "an option of oe like 'strength'"),
+        (["compare", "linear", "--set", "method.oe.strength=abc"], "a number for method.oe.strength, got 'abc'"),
+        *(
+            (["compare", task, "--preset", "quick", "--methods", f"baseline,{method}", *options], sentence)
+            for task, method, options, sentence in [
+                ("linear", "rnc", ["--set", "method.rnc.views=2"], "a stack of operators cannot train 'rnc', which"),
+                ("tabular", "rnc", ["--set", "method.rnc.views=2"], "a stack of tables cannot train 'rnc', which"),
+                ("tabular", "hl-gauss", ["--set", "method.hl-gauss.bins=5"], "expected more than 12 bins"),
+                ("tabular", "rnc", ["--set", "method.rnc.stages=2", "--set", "epochs=1"], "2 epochs for two stages"),
+                ("age", "huber", ["--set", "method.huber.delta=-1"], "delta to be a positive number, got -1"),
+                ("crowd", "fds", [], "training on images cannot train 'fds', which takes rows"),
+                ("crowd", "c-mixup", ["--set", "crop=0"], "training on whole images cannot train 'c-mixup'"),
+                ("depth", "rnc", [], "training on images cannot train 'rnc', which takes rows"),
+            ]
+        ),
+        (["train", "depth", "--preset", "quick", "--method", "fds"], "cannot train 'fds', which takes rows"),
         (["compare", "linear", "--smallest", "0.1"], "expected --stop-early beside --smallest, which is a reason to"),
         (["compare", "linear", "--engine", "ray"], "expected --engine local, the only one there is so far, got 'ray'"),
         (["compare", "linear", "--device", "abacus"], "expected --device to be auto, cpu or cuda, got 'abacus'"),

@@ -457,11 +457,11 @@ def compare(
         names = grid.methods_known([name.strip() for name in method_names.split(",") if name.strip()])
         if len(names) < 2:
             raise ValueError(f"expected two or more --methods, got {', '.join(names)}")
-        tasks.require_parts(recipe, names)
         if "baseline" in names:
             names = ["baseline", *(name for name in names if name != "baseline")]
         strengths = strengths.replace(" ", "")
-        variants = _variants(names, strengths, settings or [])
+        tasks.require_parts(recipe, names)
+        variants = _variants(names, strengths, recipe, settings or [])
         rows = [variant.name for variant in variants]
         numbers = grid.seeds_from(seeds)
         if smallest is not None and not stop_early:
@@ -479,6 +479,8 @@ def compare(
         place = out or _folder(f"compare-{task}", what)
         if not (place / "summary.json").exists():
             tasks.load(task).check(recipe)
+            for plan in grid.plans_of(variants, {"": recipe}, numbers[:1]):
+                tasks.load(task).check_method(plan)
         own_folder.take(place, recipe)
         summary = studies.finished(place, what, defaults(recipe))
         with studies.reading_summary(place):
@@ -539,7 +541,7 @@ def compare(
                 raise typer.Exit(1)
 
 
-def _variants(names: Sequence[str], strengths: str, settings: Sequence[str]) -> list[grid.Variant]:
+def _variants(names: Sequence[str], strengths: str, recipe: Any, settings: Sequence[str]) -> list[grid.Variant]:
     """The rows of a comparison: the methods, those that have a strength with each of several where such are given."""
     if not strengths:
         return [grid.Variant(name) for name in names]
@@ -552,6 +554,11 @@ def _variants(names: Sequence[str], strengths: str, settings: Sequence[str]) -> 
         raise ValueError(f"{expected}, got {strengths!r}")
     if any(each.partition("=")[0].strip() == "strength" for each in settings):
         raise ValueError("expected --strengths or --set strength=..., got both")
+    own = {part: option for part, option, _ in tasks.part_options(recipe) if option in ("strength", "balance")}
+    for name in names:  # a strength of the part's own would make all rows of a method the same
+        fixed = [part for part in methods.split(name) if "strength" in methods.options(part)]
+        if fixed and own.keys() >= set(fixed):
+            raise ValueError(f"expected --strengths or --set method.{fixed[0]}.{own[fixed[0]]}=..., got both")
     found = grid.with_strengths(names, numbers)
     if len(found) == len(names):
         raise ValueError(f"expected a method with a strength beside --strengths, got {', '.join(names)}")
@@ -625,6 +632,7 @@ def train(
         place = out or _folder(f"{task}-{method}-seed{seed}", what)
         if not (place / "result.json").exists():
             tasks.load(task).check(recipe)
+            tasks.load(task).check_method(tasks.Plan(method, seed, recipe))
         own_folder.take(place, recipe)
         run = runs.create(place, what, method, seed, defaults=defaults(recipe))
         result = run.result(_RESULT)

@@ -28,7 +28,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """
     known = list(known)
     near = difflib.get_close_matches(name.lower(), known, n=3)
-    like = f"a {kind} like {' or '.join(map(repr, near))}" if near else f"the name of a {kind}"
+    article = "an" if kind[0] in "aeiou" else "a"
+    like = f"{article} {kind} like {' or '.join(map(repr, near))}" if near else f"the name of a {kind}"
     return f"expected {like}, got {name!r}; there are {', '.join(known)}"
 
 

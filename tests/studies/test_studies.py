@@ -268,7 +268,7 @@ def test_seeds_count_from_zero():
 def test_options_of_one_part_of_a_method():
     _, recipe = studies.settled("table1-linear", ["method.ld.strength=5"])
     assert recipe.method_options == ("ld.strength=5",)
-    with pytest.raises(ValueError, match="expected a setting of ld like 'strength', got 'strenght'"):
+    with pytest.raises(ValueError, match="expected an option of ld like 'strength', got 'strenght'"):
         studies.settled("table1-linear", ["method.ld.strenght=5"])
-    with pytest.raises(ValueError, match=r"of a part of baseline, .*, got method\.hl-gauss\.sigma"):
+    with pytest.raises(ValueError, match=r"parts of baseline, .*, got method\.hl-gauss\.sigma"):
         studies.settled("table1-linear", ["method.hl-gauss.sigma=1"])

@@ -89,6 +89,7 @@ class Task(NamedTuple):
     train: Callable[..., list[Outcome]]
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
+    check_method: Callable[[Plan], None] = lambda plan: None  # refuses a method that no such run can have, likewise
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name
     paper_at: str = "best_test"  # which score of a run the paper has: "last", "best_validation" or "best_test"
     pictured: Callable[..., list[Any]] | None = None  # (plan, count, device, folder): predicted maps of test images
@@ -163,9 +164,9 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
     task = load(name)
     found = lookup(f"preset of {name}", preset_of(name, preset), task.presets)
     known = [field.name for field in fields(found) if field.name not in task.fixed]
-    for key, _ in pairs(settings):
+    for key, text in pairs(settings):
         if key.startswith(OF_A_METHOD):
-            part_and_option(key.removeprefix(OF_A_METHOD))
+            require_option(key.removeprefix(OF_A_METHOD), text)
             continue
         if key in task.fixed:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
@@ -213,37 +214,49 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
         [('oe', 'strength', 5)]
     """
     named = [setting.partition("=") for setting in recipe.method_options]
-    return [(*part_and_option(name), literal(text)) for name, _, text in named]
+    return [(*_part_and_option(name), literal(text)) for name, _, text in named]
 
 
-def part_and_option(name: str) -> tuple[str, str]:
-    """Of ``part.option``; one that does not exist is a ValueError.
+def require_option(name: str, text: str) -> None:
+    """A ValueError where ``part.option`` does not exist, or is a number and the text is none.
 
     Example:
-        >>> part_and_option("hl-gauss.sigma")
-        ('hl-gauss', 'sigma')
+        >>> require_option("hl-gauss.sigma", "wide")
+        Traceback (most recent call last):
+        ValueError: expected a number for method.hl-gauss.sigma, got 'wide'
     """
+    part, option = _part_and_option(name)
+    default, value = methods.option_defaults(part)[option], literal(text)
+    numbers = isinstance(default, int | float) and not isinstance(default, bool)
+    if numbers and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(f"expected a number for method.{part}.{option}, got {text!r}")
+
+
+def _part_and_option(name: str) -> tuple[str, str]:
+    """Of ``part.option``; one that does not exist is a ValueError."""
     part, dot, option = name.rpartition(".")
     if not dot:
         raise ValueError(f"expected method.PART.OPTION=VALUE, as method.oe.strength=5, got method.{name}")
     known = methods.options(part)
     if option not in known:
-        raise ValueError(unknown(f"setting of {part}", option, known))
+        raise ValueError(unknown(f"option of {part}", option, known))
     return part, option
 
 
 def require_parts(recipe: Any, names: Sequence[str]) -> None:
-    """A ValueError where a recipe has an option of a part that none of the methods has.
+    """A ValueError where a recipe has options of a part that none of the methods has.
 
     Example:
         >>> require_parts(recipe("linear", "quick", ["method.oe.strength=5"]), ["baseline", "ld"])
         Traceback (most recent call last):
-        ValueError: expected method.PART.OPTION of a part of baseline, ld, got method.oe.strength
+        ValueError: expected options of parts of baseline, ld, got method.oe.strength, which none of them has
     """
-    there = {part for name in names for part in methods.split(name)}
+    parts = {part for name in names for part in methods.split(name)}
     for part, option, _ in part_options(recipe):
-        if part not in there:
-            raise ValueError(f"expected method.PART.OPTION of a part of {', '.join(names)}, got method.{part}.{option}")
+        if part not in parts:
+            raise ValueError(
+                f"expected options of parts of {', '.join(names)}, got method.{part}.{option}, which none of them has"
+            )
 
 
 def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:

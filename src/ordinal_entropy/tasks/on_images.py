@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import cache_folder, defaults, described
-from ordinal_entropy.tasks import Outcome, Plan, Progress, failed, run_names
+from ordinal_entropy.tasks import Outcome, Plan, Progress, failed, method_of, run_names
 from ordinal_entropy.vision.heads import replace_head, width_of
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -69,6 +69,14 @@ class Prepared(NamedTuple):
     train_metric: "Metric | None" = None  # of the batches trained on, where that should be another
 
 
+class Views(NamedTuple):
+    """How the training images of a recipe will be shown, before there are any: as ``vision.split.Shown`` has it."""
+
+    uniform: bool = True
+    augmented: bool = True
+    maps: bool = False
+
+
 class Pictured(NamedTuple):
     """A test image as a picture of it needs it."""
 
@@ -92,6 +100,13 @@ class OnImages:
     )  # further lines of an evaluation: what is said -> score on the test images
     facts: Mapping[str, Any] = field(default_factory=dict)  # form of those that `prepare` returns
     truth: "Callable[[Seen], Tensor] | None" = None  # maps (b, 1, h, w) of a batch, NaN where there is none
+    views: Callable[[Any], Views] = lambda recipe: Views()  # of a recipe
+
+    def check_method(self, plan: Plan) -> None:
+        """Refuses a method that this training cannot honour; no image is read."""
+        from ordinal_entropy.vision.training import require_trainable
+
+        require_trainable(method_of(plan), self.views(plan.recipe), settings(plan.recipe))
 
     def train(
         self,

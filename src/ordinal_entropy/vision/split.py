@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -34,6 +34,25 @@ class Picked:
         self.rows = rows  # (b,), on the device
         self.numbers = numbers  # the same for the host; only of a split that is held
         self.raw = raw  # as `Split.read` gives it, stacked; only of a split that is not
+
+
+class Shown(Protocol):
+    """How the images of a split are shown in training: what methods may ask for."""
+
+    @property
+    def uniform(self) -> bool:
+        """Batches of as many rows have the same shapes."""
+        ...
+
+    @property
+    def augmented(self) -> bool:
+        """Other draws show an image in another way."""
+        ...
+
+    @property
+    def maps(self) -> bool:
+        """Targets are maps."""
+        ...
 
 
 class Split(ABC):

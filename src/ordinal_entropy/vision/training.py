@@ -40,7 +40,7 @@ from ordinal_entropy.vision.files import Files, on_host
 from ordinal_entropy.vision.graph import Made, StepGraph
 from ordinal_entropy.vision.places import nearest, portrait
 from ordinal_entropy.vision.sets import Batches, mixed, training_steps
-from ordinal_entropy.vision.split import Device, Picked, Seen, Split
+from ordinal_entropy.vision.split import Device, Picked, Seen, Shown, Split
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()  # which Lightning would import
@@ -202,7 +202,7 @@ class Training(lightning.LightningModule):
     ) -> None:
         super().__init__()
         assert isinstance(network, nn.Module)
-        _require_trainable(method, data.train, settings)
+        require_trainable(method, data.train, settings)
         self.network: Any = network
         lay_out(network, settings)
         self.method = method
@@ -889,7 +889,7 @@ def _batch(views: Sequence[Seen], settings: Settings, *, floats: bool) -> Batch:
     return Batch(images, targets, seen.mask, weight)
 
 
-def _require_trainable(method: Composition, split: Split, settings: Settings) -> None:
+def require_trainable(method: Composition, split: Shown, settings: Settings) -> None:
     """A ValueError where a method needs what this training cannot do."""
     can = {*methods.KINDS, "views", "stages", "parameters", "after_step"}
     if not split.augmented:
@@ -901,6 +901,7 @@ def _require_trainable(method: Composition, split: Split, settings: Settings) ->
         because = "the processes wait in every step for the gradients of all weights"
         methods.require(method, can - {"stages"}, "training on several devices", because)
     methods.require(method, can, "training on images", "none of its steps does that", maps=split.maps)
+    methods.first_epochs(method, settings.epochs)  # too few for two stages are an error
 
 
 def _shown(images: Tensor, network: Network, settings: Settings) -> Tensor:

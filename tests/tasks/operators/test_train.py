@@ -560,7 +560,7 @@ class TestOnAGPU:
 def loop_of_plain_pytorch(job, split, settings):
     """The validation error of a run whose method the stack has not written out."""
     x, y = training_rows(job, split)
-    own = jobs_module._single(job).double()
+    own = jobs_module.method_of(job).double()
     own.prepare(y, x, settings.hidden)
     layers = model.initial((x.shape[1], settings.hidden, settings.hidden, own.outputs(1)), job.seed, job.initial)
     parameters = [part.clone().requires_grad_() for layer in layers for part in layer]
@@ -631,35 +631,25 @@ def test_options_of_one_part_reach_every_kind_of_run():
     split = a_split(repeated=True)
     settings = replace(SINGLES, steps=4, evaluate_every=4)
 
-    def last(method, **further):
-        (history,) = train.train([Job(method, seed=0, rows=40, initial="default", **further)], split, settings)
-        return history.test[-1]
-
-    assert last("oe", options=(("oe", "strength", 0.5),)) == last("oe", strength=0.5) != last("oe")
-    assert last("ld", options=(("oe", "strength", 0.5),)) == last("ld")
-    one, two = (last("huber+ld", options=(("ld", "strength", strength),)) for strength in (0.0, 50.0))
-    assert one == last("huber", options=()) and two != one
-
-
-def test_options_that_are_not_written_out_make_a_run_take_its_own_steps():
-    split = a_split(repeated=True)
-    settings = replace(SINGLES, steps=4, evaluate_every=4)
-
-    def last(*options):
-        job = Job(
-            "oe", seed=0, rows=40, initial="default", strength=1.0, options=tuple(("oe", *each) for each in options)
-        )
+    def last(method, *options, **further):
+        job = jobs_module.with_options(Job(method, seed=0, rows=40, initial="default", **further), options)
         (history,) = train.train([job], split, settings)
         return history.test[-1]
 
-    found = {
-        last(),
-        last(("grouping", 0.7)),
-        last(("balance", 0.5)),
-        last(("weighting", "sqrt")),
-        last(("max_samples", 4)),
-    }
-    assert len(found) == 5
+    assert last("oe", ("oe", "strength", 0.5)) == last("oe", strength=0.5) != last("oe")
+    assert last("ld", ("oe", "strength", 0.5)) == last("ld")
+    assert (
+        last("oe-balanced", ("oe-balanced", "balance", 0.9)) == last("oe-balanced", balance=0.9) != last("oe-balanced")
+    )
+    assert last("oe", ("oe", "grouping", 0.5)) != last("oe", ("oe", "grouping", "none")) != last("oe")
+    for method, option, same in [  # by itself, and written out for the stack
+        ("oe", ("oe", "balance", 0.1), "oe-balanced"),
+        ("oe", ("oe", "tightness_weight", 1.0), "oe"),
+        ("ld", ("ld", "diversity_weight", 1.0), "ld"),
+    ]:
+        assert last(method, option, samples=None) == pytest.approx(last(same, samples=None), rel=1e-9)
+    one, two = (last("huber+ld", ("ld", "strength", strength)) for strength in (0.0, 50.0))
+    assert one == last("huber") and two != one
 
 
 def test_epochs_of_a_first_stage_have_no_score(of_every_kind):

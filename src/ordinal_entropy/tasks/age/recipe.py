@@ -217,6 +217,7 @@ TASKS = {
         AGE.train,
         AGE.evaluate,
         SOURCE.check,
+        AGE.check_method,
         details={
             "Test MAE by shot": {heading: f"mae{end}" for heading, end in _BY_SHOT.items()},
             "Test GM by shot": {heading: f"gm{end}" for heading, end in _BY_SHOT.items()},

@@ -351,6 +351,7 @@ CROWD = OnImages(
     shown={"root MSE": "rmse"},
     facts={"high": float},
     truth=truth,
+    views=lambda recipe: on_images.Views(recipe.crop > 0, recipe.crop > 0 or recipe.mirror, maps=True),
 )
 
 TASKS = {
@@ -363,6 +364,7 @@ TASKS = {
         CROWD.train,
         CROWD.evaluate,
         SOURCE.check,
+        CROWD.check_method,
         details={"Test errors of counts": {"MAE": "mae", "root MSE": "rmse"}, **on_images.FEATURE_TABLES},
         paper_at="best_test",  # as the code of CSRNet has it
         pictured=CROWD.pictured,

@@ -278,6 +278,7 @@ DEPTH = OnImages(
     prepare,
     shown=_SHOWN,
     truth=truth,
+    views=lambda recipe: on_images.Views(maps=True),
 )
 
 TASKS = {
@@ -290,6 +291,7 @@ TASKS = {
         DEPTH.train,
         DEPTH.evaluate,
         SOURCE.check,
+        DEPTH.check_method,
         details={
             "Test scores": {"delta1": "delta1", "REL": "rel", "RMS": "rms", "log10": "log10"},  # as in the paper
             "Further test scores": {"delta2": "delta2", "delta3": "delta3", "SILog": "silog"},

@@ -1,7 +1,7 @@
 """What one run of a stack is, and which runs are computed together."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -13,12 +13,6 @@ from ordinal_entropy.methods.ordinal_entropy import BALANCED, FIXED, Regularizer
 
 # Up to so many drawn rows a matrix of all pairs for each of several steps costs less than the fused operator.
 FEW_ROWS = {"cpu": 128, "cuda": 32}
-
-
-_WRITTEN_OUT = {  # options of one part that runs of a stack may have
-    "strength", "rescale", "weighting", "distance", "normalize", "diversity_weight", "tightness_weight", "bins",
-    "decode",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class Job:
     initial: str = "authors"
     bins: int = 100  # classification only, over the range of the run's training targets
     decode: str = "center"  # classification only
-    options: tuple[tuple[str, str, Any], ...] = ()  # of one part each: part, option, value
+    options: tuple[tuple[str, str, Any], ...] = ()  # of one part each, beyond the keys above: part, option, value
     name: str = ""  # of its folder below that of the stack, for features that it keeps
 
     def __post_init__(self) -> None:
@@ -108,7 +102,7 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
             continue
         job, runs = jobs[start], slice(start, end)
         if is_single(job):
-            found.append(Group(runs, _single(job), (), 0, None, single=True))
+            found.append(Group(runs, method_of(job), (), 0, None, single=True))
             start = end
             continue
         ranges = {"low": targets[runs].amin((1, 2)).to(like), "high": targets[runs].amax((1, 2)).to(like)}
@@ -131,10 +125,18 @@ def groups(jobs: Sequence[Job], targets: Tensor, like: Tensor) -> list[Group]:
 def is_single(job: Job) -> bool:
     """Whether a run takes its steps by itself: all but the baseline, ordinal entropy and its relatives, classification.
 
-    Those are written out for the whole stack, see :mod:`ordinal_entropy.tasks.operators.stepping`, for some options.
+    Those are written out for the whole stack, see :mod:`ordinal_entropy.tasks.operators.stepping`, as far as a job has
+    keys for their options.
     """
-    own = {option for part, option, _ in job.options if part == job.method}
-    return job.method not in ("baseline", "classification", *FIXED) or not own <= _WRITTEN_OUT
+    return job.method not in ("baseline", "classification", *FIXED) or len(job.options) > 0
+
+
+def with_options(job: Job, options: Iterable[tuple[str, str, Any]]) -> Job:
+    """The job with those options that are of its method: in its keys where it has them."""
+    own = [each for each in options if each[0] in methods.split(job.method)]
+    if any(part != job.method or option not in _keys(job) for part, option, _ in own):
+        return replace(job, options=tuple(own))
+    return replace(job, **{option: value for _, option, value in own})
 
 
 def regularizer_of(method: Composition) -> Regularizer:
@@ -144,14 +146,16 @@ def regularizer_of(method: Composition) -> Regularizer:
     return part
 
 
-def _single(job: Job) -> Composition:
-    """The method of such a run; its regularizers draw as many rows as those of other runs."""
+def method_of(job: Job) -> Composition:
+    """The method of a run by itself; its regularizers draw as many rows as those of other runs."""
     found = {}
     for part in methods.split(job.method):
         known = methods.options(part)
         own = {"strength": job.strength, "rescale": job.rescale, "max_samples": job.samples, "bins": job.bins}
         if "strength" not in known:
             own["balance"] = job.balance
+        if part in FIXED and BALANCED.get(part, part) not in ("oe", "lt"):  # as in _terms
+            own["grouping"] = "none"
         found[part] = {name: value for name, value in own.items() if name in known}
         if "decode" in known:
             found[part]["decode"] = job.decode
@@ -192,7 +196,7 @@ def _terms(job: Job, distinct: bool) -> tuple[tuple[str, str], ...]:
 def _kind(job: Job, distinct: bool) -> tuple[Any, ...]:
     """What jobs of one group have in common; sorts those that replace the task loss behind all others."""
     if is_single(job):
-        made = _single(job)
+        made = method_of(job)
         return made.replaces_task_loss, made.outputs(1), len(methods.names()), job.method
     options, terms = _options(job), _terms(job, distinct)
     samples = (job.samples is None, job.samples or 0) if terms else (False, 0)
@@ -210,8 +214,13 @@ def _replaces_task_loss(job: Job) -> bool:
 
 
 def _options(job: Job) -> dict[str, Any]:
-    """Those options of the job that its method takes, and its own."""
-    taken = methods.options(job.method)  # an unknown name is an error here
+    """Those options of the job that its method takes."""
+    return {name: getattr(job, name) for name in _keys(job)}
+
+
+def _keys(job: Job) -> list[str]:
+    """Keys of the job that are options of its method, if that is written out for the stack."""
+    if job.method not in ("baseline", "classification", *FIXED):
+        return []
     strength = "balance" if job.method in BALANCED else "strength"
-    found = {name: getattr(job, name) for name in (strength, "rescale", "bins", "decode") if name in taken}
-    return {**found, **{option: value for part, option, value in job.options if part == job.method}}
+    return [name for name in (strength, "rescale", "bins", "decode") if name in methods.options(job.method)]

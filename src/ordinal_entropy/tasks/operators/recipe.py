@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ordinal_entropy import runs
+from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.recipes import (
     cache_folder,
     defaults,
@@ -25,6 +26,8 @@ from ordinal_entropy.recipes import (
 from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, part_options, run_names
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
+from ordinal_entropy.tasks.operators.jobs import method_of, with_options
+from ordinal_entropy.tasks.operators.single import require_trainable
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
 
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
@@ -125,7 +128,7 @@ def split(recipe: Operators) -> Split:
 
 def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     """One job per method and seed; seed k trains on part k modulo ``parts``, whatever the method: runs are paired."""
-    return [
+    found = [
         Job(
             method=method,
             seed=seed,
@@ -138,11 +141,19 @@ def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> 
             initial=recipe.initial,
             bins=recipe.bins,
             decode=recipe.decode,
-            options=tuple(part_options(recipe)),
         )
         for method in methods
         for seed in seeds
     ]
+    return [with_options(job, part_options(recipe)) for job in found]
+
+
+def check_method(plan: Plan) -> None:
+    """Refuses a method that a stack cannot train; nothing is read."""
+    (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
+    method = method_of(job)
+    require_trainable(method)
+    first_epochs(method, plan.recipe.steps)  # too few for two stages are an error
 
 
 def settings(recipe: Operators) -> Settings:
@@ -278,7 +289,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
 
 
 def _task(about: str, name: str) -> Task:
-    return Task(about, "mse", True, PRESETS[name], ("operator",), train_stacked, evaluate)
+    return Task(about, "mse", True, PRESETS[name], ("operator",), train_stacked, evaluate, check_method=check_method)
 
 
 TASKS = {

@@ -17,6 +17,13 @@ _DRAWS = 1  # a stream of a seed
 _LOG = logging.getLogger(__name__)
 
 
+def require_trainable(method: Composition) -> None:
+    """A ValueError where a method needs what a stack cannot do."""
+    views = "views" in method.requirements()
+    because = "rows of an operator have no augmented views" if views else "its networks are slices of one tensor"
+    require(method, _CAN, "a stack of operators", because)
+
+
 class Single:
     """One run.
 
@@ -43,7 +50,7 @@ class Single:
         learning_rate: float,
         weight_decay: float,
     ) -> None:
-        require(method, _CAN, "a stack of operators", "rows of an operator have no augmented views")
+        require_trainable(method)
         self.seed, self.steps, self.inputs, self.targets = seed, steps, inputs, targets
         width = len(layers[-1][0])
         self.method = method.to(targets)

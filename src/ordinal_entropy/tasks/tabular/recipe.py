@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ordinal_entropy import runs
+from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.recipes import (
     defaults,
     described,
@@ -30,7 +31,7 @@ from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, t
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
 from ordinal_entropy.tasks.tabular.model import Shape
-from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Settings, Stack
+from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Settings, Stack, require_trainable
 from ordinal_entropy.tasks.tabular.train import METRIC, Waiting, places
 
 _GENERATED_SEED = 0
@@ -132,6 +133,13 @@ def check(recipe: Tabular) -> None:
     """Refuses a recipe without a table that its runs can learn from; nothing is written."""
     inputs.require_sklearn()
     rows_of(table(recipe), 0, recipe)
+
+
+def check_method(plan: Plan) -> None:
+    """Refuses a method that a stack cannot train; nothing is read."""
+    method = _method(plan)
+    require_trainable(method)
+    first_epochs(method, plan.recipe.epochs)  # too few for two stages are an error
 
 
 def rows_of(found: Table, seed: int, recipe: Tabular) -> inputs.Rows:
@@ -247,9 +255,13 @@ def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparatio
     return Preparation(found, rows.train, scaling=recipe.scaling, max_categories=recipe.max_categories)
 
 
+def _method(plan: Plan) -> Composition:
+    return method_of(plan, grouping=plan.recipe.bin_width or "unique")
+
+
 def _job(plan: Plan, seen: Seen) -> Job:
     recipe = plan.recipe
-    method = method_of(plan, grouping=recipe.bin_width or "unique")
+    method = _method(plan)
     shape = Shape(
         numbers=seen.numbers,
         inputs=seen.train.inputs.shape[1],
@@ -344,6 +356,7 @@ TASKS = {
         train_stacked,
         evaluate,
         check,
+        check_method,
         details={
             "Test scores": {"RMSE": "rmse", "MAE": "mae", "R2": "r2"},
             "Features of test rows": {

@@ -64,7 +64,7 @@ class Job:
 
     def prepared(self) -> "Own":
         """A copy of the method that has seen the training rows, with the head that it brings, if any."""
-        require(self.method, _CAN, "a stack of tables", "rows of a table have no augmented views")
+        require_trainable(self.method)
         method = copy.deepcopy(self.method).to(self.shape.dtype)
         targets = torch.from_numpy(self.seen.standardized()).to(self.shape.dtype)[:, None]
         method.prepare(targets, torch.from_numpy(self.seen.train.inputs), self.shape.hidden)
@@ -83,6 +83,13 @@ class Own(nn.Module):
         super().__init__()
         self.method = method
         self.head = head  # nn.Identity: the linear one of the stack
+
+
+def require_trainable(method: Composition) -> None:
+    """A ValueError where a method needs what a stack cannot do."""
+    views = "views" in method.requirements()
+    because = "rows of a table have no augmented views" if views else "its runs share one step"
+    require(method, _CAN, "a stack of tables", because)
 
 
 @dataclass
