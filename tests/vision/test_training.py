@@ -51,7 +51,8 @@ class Steps(Training):
 def a_module(
     method: str = "oe", settings: Settings = SETTINGS, data: Data | None = None, folder: Path | None = None, **options
 ) -> Steps:
-    own = methods.create(method, **options)
+    own = methods.create(method, options) if "+" in method else methods.create(method, **options)
+    own.prepare((data or some_data()).train.target_rows(), None, 8)
     network = a_network(own.outputs(1))
     return Steps(network, own, l1, Errors(), data or some_data(), settings, seed=5, folder=folder)
 
@@ -191,7 +192,9 @@ def test_the_batches_trained_on_may_have_a_metric_of_their_own(tmp_path):
 def steady(method: str = "baseline", gather: bool = False, **settings) -> Steps:
     """To which a step is the same in one part or in several: no BatchNorm, no dropout."""
     plain = replace(SETTINGS, epochs=2, batch_size=20, optimizer="sgd", learning_rate=0.01)
-    module = a_module(method, replace(plain, **settings), **({"gather": gather} if method == "oe" else {}))
+    own = {"gather": gather}
+    options = {"oe": own, "fds+oe": {"oe": own}}.get(method, {})
+    module = a_module(method, replace(plain, **settings), **options)
     module.network.backbone[1] = module.network.backbone[-1] = nn.Identity()
     return module
 
@@ -238,7 +241,7 @@ def two_processes(method: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["baseline", "oe"])
+@pytest.mark.parametrize("method", ["baseline", "oe", "fds+oe"])
 def test_two_processes_equal_one(tmp_path, method):
     script = tmp_path / "two.py"  # which Lightning starts once more
     script.write_text(
@@ -253,6 +256,8 @@ def test_two_processes_equal_one(tmp_path, method):
     two = read_checkpoint(tmp_path / "two" / "last.ckpt")
     for name, value in module.network.state_dict().items():
         torch.testing.assert_close(two.weights[name], value)
+    for name, value in module.method.state_dict().items():
+        torch.testing.assert_close(two.method[name], value, rtol=1e-5, atol=1e-6)
     content = torch.load(tmp_path / "two" / "last.ckpt", weights_only=True)["history"]
     for left, right in zip(content, history, strict=True):
         assert all(left[part]["mae"] == pytest.approx(right[part]["mae"]) for part in right)

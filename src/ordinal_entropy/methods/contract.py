@@ -116,7 +116,10 @@ class Method(nn.Module):
         return 0.0
 
     def observe(self, features: Tensor, targets: Tensor) -> None:
-        """Told of each training step: features before they are calibrated, without their graph, and targets."""
+        """Told of each training step: features before they are calibrated, without their graph, and targets.
+
+        Under data parallelism those of its own rank; what is to be of all ranks is joined in :meth:`end_epoch`.
+        """
 
     def end_epoch(self) -> None:
         """Told that all training rows were seen once more."""

@@ -160,6 +160,33 @@ def test_a_method_of_any_kind_goes_on_from_its_state(name, of_every_kind):
     assert again.scores(best=True)[0]["test"]["rmse"] > 0
 
 
+class Offset(methods.Method):
+    """Squared error of the outputs with a number that is trained, and that the first of two stages does not see."""
+
+    kind = "loss"
+
+    def __init__(self):
+        super().__init__()
+        self.offset = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    def task_loss(self, step):
+        return (step.outputs + self.offset - step.batch.targets).square().mean()
+
+
+def test_a_parameter_of_the_second_stage_goes_on_with_its_own_steps(of_every_kind):
+    methods.register("offset", Offset)
+    view = views((0,))[0]
+    jobs, settings = [job("offset+first", 0, view, dtype=torch.float64)], SETTINGS._replace(epochs=6)
+    whole = Stack(jobs, settings, device="cpu")
+    for _ in range(4):  # three of the first stage
+        whole.train_epoch()
+    again = Stack(jobs, settings, device="cpu", states=[whole.state(0)])
+    for stack in (whole, again):
+        stack.train_epoch()
+    found = [stack.own[0].method.parts["offset"].offset.item() for stack in (whole, again)]
+    assert found[1] == pytest.approx(found[0], rel=1e-12) and found[0] != 0.5
+
+
 def test_classification_is_a_loop_of_plain_pytorch():
     seen_by = views((0, 1))
     jobs = [job("classification", seed, seen_by[seed]) for seed in (0, 1)]

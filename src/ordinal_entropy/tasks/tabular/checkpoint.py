@@ -12,7 +12,7 @@ from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Scores, State, begun
 FILE = "checkpoint.pt"
 REMEDY = "remove it to begin the run again"
 _OF_PARAMETERS = ("parameters", "mean", "square", "best")
-_OF_OWN = ("own", "own_best", "own_mean", "own_square")
+_OF_OWN = ("own", "own_best", "own_mean", "own_square", "own_steps")
 _FORM: dict[str, Any] = {
     "table": str,
     "state": {

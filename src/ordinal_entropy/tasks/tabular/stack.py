@@ -107,6 +107,7 @@ class State:
     own_best: Parameters = field(default_factory=dict)  # where validation was best
     own_mean: Parameters = field(default_factory=dict)  # of AdamW, of what is optimised of them
     own_square: Parameters = field(default_factory=dict)
+    own_steps: Parameters = field(default_factory=dict)  # of AdamW, which of two stages may have left out
 
 
 class Scored(NamedTuple):
@@ -186,9 +187,9 @@ class Stack:
                 brought.load_state_dict(state.own)
             for name, tensor in brought.named_parameters():
                 if name in state.own_mean:
-                    moments = {"exp_avg": state.own_mean[name], "exp_avg_sq": state.own_square[name]}
-                    moments = {key: value.to(device).clone() for key, value in moments.items()}
-                    self.optimizer.state[tensor] = {"step": self._done(name.startswith("head."), device), **moments}
+                    kept = state.own_mean[name], state.own_square[name], state.own_steps[name]
+                    moments = zip((*_MOMENTS, "step"), kept, strict=True)
+                    self.optimizer.state[tensor] = {key: value.to(device).clone() for key, value in moments}
         self.own_best = [state.own_best or _copied(own) for own, state in zip(self.own, given, strict=True)]
 
     def train_epoch(self, on_step: Callable[[], None] = lambda: None) -> list[Scores]:
@@ -277,7 +278,7 @@ class Stack:
         )
         sums = self.balance[:, run].cpu().clone()
         named = {name: own[tensor] for name, tensor in self.own[run].named_parameters() if tensor in own}
-        brought = ({name: each[key].cpu().clone() for name, each in named.items()} for key in _MOMENTS)
+        brought = ({name: each[key].cpu().clone() for name, each in named.items()} for key in (*_MOMENTS, "step"))
         every_own = (_copied(self.own[run]), self.own_best[run], *brought)
         return State(self.epoch, parameters, mean, square, best, float(self.best_score[run]), sums, *every_own)
 
