@@ -513,6 +513,15 @@ def test_a_loop_that_does_not_show_the_model_after_a_step_refuses_who_wants_to_s
     methods.require(methods.compose(part), {"term", "after_step"}, "a loop", "none")
 
 
+def test_bins_that_mixing_brings_are_those_of_the_rows_prepared_with_last():
+    method = methods.create("c-mixup+oe")
+    for unit in (1.0, 10.0):
+        method.prepare(unit * torch.tensor([[0.0], [0.0], [1.0], [2.0]]))
+        assert method.parts["oe"].regularizer.grouping == unit and len(method.notes) == 1
+    method.prepare(torch.tensor([[0.0], [1.0], [2.5]]))  # no target repeats
+    assert method.parts["oe"].regularizer.grouping == "unique" and not method.notes
+
+
 def test_options_of_parts():
     with pytest.raises(ValueError, match="expected a part like 'lds', got 'ldss'; there are oe, lds"):
         methods.create("oe+lds", {"ldss": {}})

@@ -57,6 +57,7 @@ class Regularizer(Method):
     def __init__(self, regularizer: OrdinalEntropy) -> None:
         super().__init__()
         self.regularizer = regularizer
+        self._width: float | None = None  # of the bins that mixing has brought, in place of unique targets
 
     def term(self, step: Step) -> Tensor:
         """Tightness minus diversity, each at its weight."""
@@ -81,10 +82,12 @@ class Regularizer(Method):
 
     def targets_are_mixed(self, targets: Tensor) -> str | None:
         """Rows share a center by bins from now on, if training targets repeat: as wide as their median gap."""
+        if self._width is not None and self.regularizer.grouping == self._width:  # of other rows, before
+            self.regularizer.grouping = "unique"
         values = torch.unique(targets.flatten())
         if self.regularizer.grouping != "unique" or targets[0].numel() != 1 or not 1 < len(values) < targets.numel():
             return None
-        width = float(values.diff().median())
+        self._width = width = float(values.diff().median())
         self.regularizer.grouping = width
         return f"mixed targets are unique, so rows of one bin of width {width:g} share a center"
 

@@ -213,8 +213,13 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
         >>> part_options(recipe("linear", "quick", ["method.oe.strength=5"]))
         [('oe', 'strength', 5)]
     """
-    named = [setting.partition("=") for setting in recipe.method_options]
-    return [(*_part_and_option(name), literal(text)) for name, _, text in named]
+    found = []
+    for setting in recipe.method_options:
+        name, _, text = setting.partition("=")
+        part, option = _part_and_option(name)
+        _require_number(part, option, text)
+        found.append((part, option, literal(text)))
+    return found
 
 
 def require_option(name: str, text: str) -> None:

@@ -187,9 +187,9 @@ class Stack:
                 brought.load_state_dict(state.own)
             for name, tensor in brought.named_parameters():
                 if name in state.own_mean:
-                    kept = state.own_mean[name], state.own_square[name], state.own_steps[name]
-                    moments = zip((*_MOMENTS, "step"), kept, strict=True)
-                    self.optimizer.state[tensor] = {key: value.to(device).clone() for key, value in moments}
+                    saved = state.own_mean[name], state.own_square[name], state.own_steps[name]
+                    named = zip((*_MOMENTS, "step"), saved, strict=True)
+                    self.optimizer.state[tensor] = {key: value.to(device).clone() for key, value in named}
         self.own_best = [state.own_best or _copied(own) for own, state in zip(self.own, given, strict=True)]
 
     def train_epoch(self, on_step: Callable[[], None] = lambda: None) -> list[Scores]:
