@@ -216,9 +216,8 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
     found = []
     for setting in recipe.method_options:
         name, _, text = setting.partition("=")
-        part, option = _part_and_option(name)
-        _require_number(part, option, text)
-        found.append((part, option, literal(text)))
+        require_option(name, text)
+        found.append((*_part_and_option(name), literal(text)))
     return found
 
 

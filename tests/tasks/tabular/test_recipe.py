@@ -355,3 +355,24 @@ def test_published_splits_of_a_real_table(tmp_path):
     found = train_stacked(plans(recipe, ("baseline",), range(20)), device="cpu", folder=tmp_path)
     assert max(outcome.last for outcome in found) < 0.75 * np.load(path)["y"].std()
     assert all(math.isfinite(outcome.best_validation) for outcome in found)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state["own"].pop(next(iter(state["own"]))),
+        lambda state: state["own_best"].update({"method.parts.hl-gauss.low": torch.zeros(7, dtype=torch.float64)}),
+        lambda state: state["own_mean"].update({"elsewhere": torch.zeros(1)}),
+    ],
+    ids=["a tensor is missing", "another shape", "a parameter that is not there"],
+)
+def test_a_damaged_state_of_a_method_is_told(tmp_path, damage):
+    out = tmp_path / "run"
+    chosen = ["--preset=quick", "--method=hl-gauss", "--set=epochs=2", "--set=generated=120", "--set=feature_rows=0"]
+    call("train", "tabular", *chosen, f"--out={out}")
+    (file,) = out.rglob("checkpoint.pt")
+    content = torch.load(file, weights_only=True)
+    damage(content["state"])
+    torch.save(content, file)
+    said = call("evaluate", out, status=2)
+    assert "is damaged or foreign" in said.stderr and "Traceback" not in said.output

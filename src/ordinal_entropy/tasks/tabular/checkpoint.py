@@ -64,3 +64,14 @@ def check(folder: Path, checkpoint: Checkpoint, job: Job, epochs: int) -> None:
                 raise ValueError(f"expected {name} of {', '.join(example[name])}, got {', '.join(state[name])}")
             runs.require_form(state[name], example[name], name)
         runs.require_form(state["balance"], example["balance"], "balance")
+        own = job.prepared()
+        values, optimised = own.state_dict(), dict(own.named_parameters())
+        for name in _OF_OWN if checkpoint.state.own else ():
+            of_all = name in ("own", "own_best")
+            expected = values if of_all else {key: optimised[key] for key in state[name] if key in optimised}
+            if state[name].keys() != expected.keys():
+                raise ValueError(f"expected {name} of {', '.join(expected) or 'nothing'}, got {', '.join(state[name])}")
+            if name != "own_steps":
+                runs.require_form(state[name], {key: value.detach() for key, value in expected.items()}, name)
+        if not state["own_mean"].keys() == state["own_square"].keys() == state["own_steps"].keys():
+            raise ValueError("expected own_mean, own_square and own_steps of the same parameters")
