@@ -77,6 +77,11 @@ class Views(NamedTuple):
     maps: bool = False
 
 
+def augmented_images(recipe: Any) -> Views:
+    """Of a task whose images are of one size, augmented, and have one target each."""
+    return Views()
+
+
 class Pictured(NamedTuple):
     """A test image as a picture of it needs it."""
 
@@ -100,7 +105,7 @@ class OnImages:
     )  # further lines of an evaluation: what is said -> score on the test images
     facts: Mapping[str, Any] = field(default_factory=dict)  # form of those that `prepare` returns
     truth: "Callable[[Seen], Tensor] | None" = None  # maps (b, 1, h, w) of a batch, NaN where there is none
-    views: Callable[[Any], Views] = lambda recipe: Views()  # of a recipe
+    views: Callable[[Any], Views] = augmented_images  # of a recipe; a function with a name, as other processes need it
 
     def check_method(self, plan: Plan) -> None:
         """Refuses a method that this training cannot honour; no image is read."""

@@ -287,6 +287,11 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)
 
 
+def shown_as(recipe: Crowd) -> on_images.Views:
+    """How training images are shown: crops are of one size, and each epoch draws others."""
+    return on_images.Views(recipe.crop > 0, recipe.crop > 0 or recipe.mirror, maps=True)
+
+
 def truth(seen: "Seen") -> Tensor:
     """Heads of cells ``(b, 1, h, w)``; NaN beyond the image."""
     return seen.targets
@@ -351,7 +356,7 @@ CROWD = OnImages(
     shown={"root MSE": "rmse"},
     facts={"high": float},
     truth=truth,
-    views=lambda recipe: on_images.Views(recipe.crop > 0, recipe.crop > 0 or recipe.mirror, maps=True),
+    views=shown_as,
 )
 
 TASKS = {

@@ -263,6 +263,11 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
 
 
+def shown_as(recipe: Depth) -> on_images.Views:
+    """How training images are shown: augmented maps of one size."""
+    return on_images.Views(maps=True)
+
+
 def truth(seen: "Seen") -> Tensor:
     """Metres ``(b, 1, h, w)``; NaN where there is no depth."""
     assert seen.mask is not None
@@ -278,7 +283,7 @@ DEPTH = OnImages(
     prepare,
     shown=_SHOWN,
     truth=truth,
-    views=lambda recipe: on_images.Views(maps=True),
+    views=shown_as,
 )
 
 TASKS = {
