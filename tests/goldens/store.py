@@ -17,9 +17,9 @@ ELSEWHERE = {"linear": 1e-10, "nonlinear": 1e-10, "nonlinear-paths": 1e-10, "tab
 IMAGES_ELSEWHERE = 0.3
 """The same on another machine, or beside another torch or NumPy.
 
-Threads and another BLAS make 1e-12. But columns of tables are scaled in single precision; a room is rendered to whole
-numbers, of which some turn out one higher or lower by another BLAS; and without AVX first weights are drawn in another
-rounding of single precision. All of that grows in training. Rows of operators are committed or do not depend on it.
+Threads and another BLAS make 1e-12. But columns of tables are scaled in single precision, and without AVX first weights
+are drawn in another rounding of single precision. All of that grows in training. Rows of operators are committed or do
+not depend on it, and neither do rendered rooms.
 """
 
 

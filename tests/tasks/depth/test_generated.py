@@ -1,5 +1,8 @@
 """Rendered rooms: the layout, exact depth, the same for a seed, whole or not there, and something to learn from."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 
@@ -12,6 +15,13 @@ from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.generated import Ball, Block, Paint, Room
 
 TRAIN, TEST = "nyudepthv2_train_files_with_gt.txt", "nyudepthv2_test_files_with_gt.txt"
+
+MAKE = """
+import sys
+from pathlib import Path
+from ordinal_entropy.tasks.depth import generated
+generated.make(Path(sys.argv[1]), seed=1, count=62, size=(48, 64))
+"""
 
 
 def content(folder):
@@ -45,6 +55,15 @@ def test_the_same_for_a_seed_and_another_for_another(rooms, tmp_path):
     generated.make(tmp_path / "other", seed=2, count=40, size=(48, 64))
     first = next((tmp_path / "other").rglob("sync_depth_00000.png")).read_bytes()
     assert first != next(rooms.rglob("sync_depth_00000.png")).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_same_whatever_the_blas_does(rooms, tmp_path):
+    """OpenBLAS has other code for other processors, which rounds otherwise; another BLAS ignores this."""
+    for processor in ("Haswell", "SkylakeX", "Prescott"):
+        other = {**os.environ, "OPENBLAS_CORETYPE": processor}
+        subprocess.run([sys.executable, "-c", MAKE, str(tmp_path / processor)], env=other, check=True)
+        assert content(tmp_path / processor) == content(rooms)
 
 
 PLAIN = Paint(np.full((2, 3), 0.5, np.float32), "plain", 1.0, np.zeros(4, np.float32))

@@ -4,6 +4,7 @@ A room has walls, floor, ceiling, furniture of usual sizes, textures, a lamp and
 places at about eye level. The depth of a pixel is that of the ray through its middle, along the camera's axis.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -269,7 +270,7 @@ def _hits(room: Room, eye: Array, rays: Array) -> tuple[Array, NDArray[np.int16]
     half = room.extent / np.float32(2)
     depth = _ends(half, eye - half, rays)[1]
     which = np.zeros(len(depth), np.int16)
-    lengths = (rays * rays).sum(0)
+    lengths = _dot(rays, rays)
     things: list[Block | Ball] = [*room.blocks, *room.balls]
     for number, thing in enumerate(things, start=1):
         rows = _near(thing, eye, rays, lengths)
@@ -282,10 +283,10 @@ def _hits(room: Room, eye: Array, rays: Array) -> tuple[Array, NDArray[np.int16]
 
 def _near(thing: Block | Ball, eye: Array, rays: Array, lengths: Array) -> NDArray[np.intp]:
     """The rays that come near the thing at all: those that hit the ball around it."""
-    radius = thing.radius if isinstance(thing, Ball) else float(np.linalg.norm(thing.half))
+    radius = thing.radius if isinstance(thing, Ball) else math.hypot(*thing.half)
     to = thing.centre - eye
-    beyond = np.float32(to @ to - radius * radius)
-    along = to @ rays
+    beyond = np.float32(_dot(to, to) - radius * radius)
+    along = _dot(to, rays)
     if beyond <= 0:  # we are inside of that ball
         return np.arange(len(along))
     return np.flatnonzero((along > 0) & (along * along >= np.float32(0.999) * beyond * lengths))
@@ -303,8 +304,8 @@ def _distance(thing: Block | Ball, eye: Array, rays: Array) -> Array:
     """How far along each ray the thing is, or far away where it is not hit."""
     if isinstance(thing, Ball):
         to = eye - thing.centre
-        a, b = (rays * rays).sum(0), to @ rays
-        root = b * b - a * (to @ to - thing.radius**2)
+        a, b = _dot(rays, rays), _dot(to, rays)
+        root = b * b - a * (_dot(to, to) - thing.radius**2)
         distance = _array((-b - np.sqrt(np.maximum(root, 0))) / a)
         hit = (root > 0) & (distance > 0)
     else:
@@ -327,11 +328,11 @@ def _seen(room: Room, eye: Array, rays: Array, forward: Array) -> tuple[Array, A
         else:
             normals[:, rows], colours[rows] = _on_ball(room.balls[number - 1 - len(room.blocks)], points[:, rows])
     to_lamp = room.lamp[:, None] - points
-    away = np.sqrt((to_lamp * to_lamp).sum(0))
-    facing = np.maximum((to_lamp * normals).sum(0) / away, 0)
+    away = np.sqrt(_dot(to_lamp, to_lamp))
+    facing = np.maximum(_dot(to_lamp, normals) / away, 0)
     facing[_in_shade(room, points, to_lamp, facing)] *= 0.15
     lamp = 1.1 * facing / (1 + (away / 3) ** 2)
-    flash = 0.35 * np.abs(forward @ normals) / (1 + (depth / 2.5) ** 2)
+    flash = 0.35 * np.abs(_dot(forward, normals)) / (1 + (depth / 2.5) ** 2)
     corner = 0.75 + 0.25 * np.clip(points[2] / 0.4, 0, 1)  # less light reaches the floor's edges and under things
     return depth, _array(colours * ((0.3 * corner + flash)[:, None] + lamp[:, None] * room.light))
 
@@ -384,6 +385,11 @@ def _turned(vectors: Array, angle: float) -> Array:
     cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
     x, y, z = vectors
     return np.stack([cosine * x - sine * y, sine * x + cosine * y, z])
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Of vectors ``(3,)`` or ``(3, n)``: summed in this order on every machine, as a BLAS does not."""
+    return _array(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
 def _array(values: Any) -> Array:
