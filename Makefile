@@ -4,7 +4,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-slow lint format dist bench clean
+CORE = tests/kernels tests/estimators $(addprefix tests/test_,$(addsuffix .py,balance capture centers distributed functional \
+       fuzz layouts losses memory package))
+
+.PHONY: help demo test-core test test-full lint format dist bench clean
 
 help:  ## the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -15,8 +18,11 @@ demo: $(VENV)/demo-is-ready  ## compare 10 small networks with and 10 without or
 test: $(VENV)/test-is-ready lint  ## style, types, import directions, all fast tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2
 
-test-slow: $(VENV)/test-is-ready  ## the tests that take minutes
-	$(BIN)/python -m pytest -q -m slow
+test-core: $(VENV)/test-is-ready  ## the regularizer, its kernels and the estimators alone, in a minute
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 $(CORE)
+
+test-full: test  ## everything: also the tests that take minutes, some of them on real data where ORDINAL_ENTROPY_DATA says it is
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow
 
 lint: $(VENV)/test-is-ready
 	$(BIN)/ruff check --quiet .
