@@ -6,7 +6,7 @@
 ``age``: resnet50, 256 images of 224 px, mean squared error of whole ages; the regularizer sees 256 rows of 2048.
 ``dense``: resnet50 with an upsampling decoder, 8 images of 416 x 544 with a depth map each, 80% of it valid; the
 regularizer sees every fourth pixel, within each image, of the 128 channels at 208 x 272 before the head.
-``depth``: the same with the model of the depth task, ``vision.decoder``: two convolutions a level in place of one.
+``depth``: the same with the model of the depth task, ``models.decoder``: two convolutions a level in place of one.
 
 Random weights and images, bf16 autocast, channels_last, SGD with momentum, not compiled. All variants share one model
 and one optimizer and take turns in random order. Before each timed step an untimed one of the same variant starts from
@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from formulas import authors, plain
 from ordinal_entropy import OrdinalEntropy, capture, kernels
-from ordinal_entropy.vision import decoder
+from ordinal_entropy.models import decoder
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import record

@@ -855,7 +855,8 @@ def _import_everything(kinds: Sequence[Kind]) -> None:
     torch.set_num_threads(1)
     trained = any(kind.name.startswith(("weights", "run", "study")) for kind in kinds)
     if trained:
-        from ordinal_entropy.vision import backbones, training  # noqa: F401
+        from ordinal_entropy.models import backbones
+        from ordinal_entropy.vision import training  # noqa: F401
 
         backbones._timm()
     for name in (*_IMPORTS, *(_IMPORTS_OF_RUNS if trained else ())):

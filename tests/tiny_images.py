@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.vision.backbones import Network
+from ordinal_entropy.models.backbones import Network
 from ordinal_entropy.vision.sets import Images
 from ordinal_entropy.vision.split import Labelled
 from ordinal_entropy.vision.training import Data, Settings

@@ -122,8 +122,8 @@ def _batch(chosen: DepthStep, device: torch.device) -> tuple[Tensor, Tensor]:
 
 def _measured(variant: Variant, images: Tensor, depths: Tensor, keys: Table7, chosen: DepthStep) -> Measured:
     """Of a network of its own, new each time."""
+    from ordinal_entropy.models import decoder
     from ordinal_entropy.tasks.depth.losses import masked_mse
-    from ordinal_entropy.vision import decoder
 
     with torch.random.fork_rng([images.device] if images.is_cuda else []):
         torch.manual_seed(0)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ordinal_entropy import methods, runs
+from ordinal_entropy.models.heads import replace_head, width_of
 from ordinal_entropy.recipes import cache_folder, defaults, described
 from ordinal_entropy.tasks import Outcome, Plan, Progress, failed, method_of, run_names
-from ordinal_entropy.vision.heads import replace_head, width_of
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from ordinal_entropy import methods
+from ordinal_entropy.models import csrnet
 from ordinal_entropy.tasks.crowd.metrics import CountErrors
 from ordinal_entropy.tasks.crowd.views import FEATURES, Crowds, sheets
-from ordinal_entropy.vision import csrnet
 from ordinal_entropy.vision.split import Picked
 from ordinal_entropy.vision.training import Callbacks, Data, Settings, Training, fit
 

@@ -23,7 +23,7 @@ from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_ro
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
-    from ordinal_entropy.vision.backbones import Network
+    from ordinal_entropy.models.backbones import Network
     from ordinal_entropy.vision.sets import Images
     from ordinal_entropy.vision.training import Data
 
@@ -171,8 +171,8 @@ def split_for(plan: Plan, found: _Faces, *, trained: bool = False) -> "Data":
 
 def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepared:
     """One run; bins and shots are those of the training ages, or of the facts of a run that is trained."""
+    from ordinal_entropy.models import backbones
     from ordinal_entropy.tasks.age.metrics import ShotErrors
-    from ordinal_entropy.vision import backbones
     from ordinal_entropy.vision.split import Labelled
 
     recipe, new = plan.recipe, facts is None

@@ -31,8 +31,8 @@ from ordinal_entropy.vision.images import ImageError, Pixels
 from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_left_out
 
 if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
+    from ordinal_entropy.models.csrnet import CSRNet
     from ordinal_entropy.tasks.crowd.views import Crowds
-    from ordinal_entropy.vision.csrnet import CSRNet
     from ordinal_entropy.vision.split import Seen
     from ordinal_entropy.vision.training import Data
 
@@ -247,9 +247,9 @@ def split_for(plan: Plan, found: _Found, *, trained: bool = False) -> "Data":
 
 def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepared:
     """One run; the bins are those of the training cells, or of the facts of a run that is trained."""
+    from ordinal_entropy.models import csrnet
     from ordinal_entropy.tasks.crowd.metrics import CountErrors
     from ordinal_entropy.tasks.crowd.views import Crowds
-    from ordinal_entropy.vision import csrnet
     from ordinal_entropy.vision.training import Data
 
     recipe, new = plan.recipe, facts is None

@@ -230,8 +230,8 @@ def split_for(plan: Plan, found: _Rooms, *, trained: bool = False) -> "Data":
 
 def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepared:
     """One run; it needs no facts of a trained one."""
+    from ordinal_entropy.models import decoder, newcrfs
     from ordinal_entropy.tasks.depth.metrics import DepthScores, QuickRms
-    from ordinal_entropy.vision import decoder, newcrfs
 
     recipe, new = plan.recipe, facts is None
     method = method_of(

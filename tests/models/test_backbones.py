@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import ordinal_entropy as oe
 from ordinal_entropy.methods import create as create_method
-from ordinal_entropy.vision import backbones
+from ordinal_entropy.models import backbones, weights
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()
@@ -276,7 +276,7 @@ def test_without_the_wheel_a_sentence_says_what_brings_it(monkeypatch):
 @pytest.fixture(scope="module")
 def lite0():
     torch.manual_seed(0)
-    return backbones.create("tf_efficientnet_lite0", 1, backbones.LITE0).eval()
+    return backbones.create("tf_efficientnet_lite0", 1, weights.LITE0).eval()
 
 
 @pytest.fixture(scope="module")

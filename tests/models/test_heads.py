@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ordinal_entropy import capture
-from ordinal_entropy.vision import backbones, csrnet, decoder, newcrfs
-from ordinal_entropy.vision.heads import ConvHead, LinearHead
+from ordinal_entropy.models import backbones, csrnet, decoder, newcrfs
+from ordinal_entropy.models.heads import ConvHead, LinearHead
 
 NETWORKS = {
     "pooled": lambda: backbones.create("test_resnet", 1, image_size=32),

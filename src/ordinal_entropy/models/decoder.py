@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ordinal_entropy.vision import backbones
-from ordinal_entropy.vision.backbones import Encoder
-from ordinal_entropy.vision.heads import ConvHead
+from ordinal_entropy.models import backbones
+from ordinal_entropy.models.backbones import Encoder
+from ordinal_entropy.models.heads import ConvHead
 
 
 class Decoder(nn.Module):

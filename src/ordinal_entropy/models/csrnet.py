@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.vision import backbones
-from ordinal_entropy.vision.backbones import Encoder
-from ordinal_entropy.vision.heads import ConvHead
+from ordinal_entropy.models import backbones
+from ordinal_entropy.models.backbones import Encoder
+from ordinal_entropy.models.heads import ConvHead
 
 WIDTHS = (512, 512, 512, 256, 128, 64)  # of the back end, as published
 DILATION = 2
