@@ -4,8 +4,12 @@ import signal
 import weakref
 
 import pytest
+from hypothesis import settings
 
 from of_every_kind import of_every_kind  # noqa: F401  a fixture
+
+settings.register_profile("any machine", deadline=None)  # a machine may be slow, or busy with something else
+settings.load_profile("any machine")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: tests of Ctrl-C want to be heard
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -90,7 +90,6 @@ def of_calls(number, **which):
     def decorated(test):
         fixed = settings(
             max_examples=number,
-            deadline=None,
             derandomize=True,
             database=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -228,7 +228,7 @@ def test_duplicates_across_blocks(monkeypatch):
 
 
 @given(st.integers(9, 200), st.integers(1, 4), st.integers(1, 40), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_groups_hold_near_targets_together(n, t, distinct, seed):
     y = torch.randint(distinct, (n, t), generator=generator(seed)).double()
     label, _ = measures.target_groups(y, draws.subsample_size(n))

@@ -595,7 +595,7 @@ def test_collinear_features_get_no_gradient(kernel, dtype):
 # ------------------------------------------------------------------------------------------------------- Hypothesis
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_shape_and_value(data):
     n, d, t = (data.draw(st.integers(low, high)) for low, high in ((0, 9), (1, 4), (1, 3)))

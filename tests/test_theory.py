@@ -68,7 +68,7 @@ def test_two_points_by_hand(t):
     assert found.to_soft.item() == pytest.approx(2 * (t - c) ** 2)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     lam=st.floats(0.01, 100),
@@ -159,7 +159,7 @@ def test_a_left_edge_breaks_lemma1():
     assert allowed / 2 < gap <= allowed
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 10_000), width=st.floats(1e-4, 10), error=st.floats(0, 10))
 def test_lemma1_holds(seed, width, error):
     generator = torch.Generator().manual_seed(seed)

@@ -44,7 +44,7 @@ def test_at_the_ends_of_the_interval_the_p_value_is_the_level(n, end):
         assert paired_anytime(moved, baseline).p_value == pytest.approx(level, rel=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.floats(-100, 100), min_size=2, max_size=30),
     st.sampled_from([0.1, 0.05, 0.05 / 3, 0.001]),

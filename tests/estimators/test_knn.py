@@ -32,7 +32,7 @@ def test_loop(n, d, k, elements, normal, monkeypatch):
     assert knn_entropy(z, k).item() == pytest.approx(loop(z, k), rel=1e-10)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(4, 12), st.integers(1, 6), st.integers(1, 3), st.floats(-1e3, 1e3), st.integers(0, 99))
 def test_shapes_and_offsets(n, d, k, offset, seed):
     z = torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + offset

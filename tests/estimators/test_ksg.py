@@ -45,7 +45,7 @@ def test_loop(n, d, t, k, elements, normal, monkeypatch):
     assert mutual_information(z, y, k=k).item() == pytest.approx(loop(z, y, k), rel=1e-9)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(5, 14), st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
 def test_any_shape(n, d, k, seed):
     both = torch.randn(n, d + 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

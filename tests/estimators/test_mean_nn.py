@@ -31,7 +31,7 @@ def test_loop(n, d, elements, normal, monkeypatch):
         assert mean_nn_entropy(z, normalize=True).item() == pytest.approx(loop(unit), rel=1e-10)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(2, 12), st.integers(1, 6), st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(0, 99))
 def test_any_offset_and_scale(n, d, offset, scale, seed):
     z = torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

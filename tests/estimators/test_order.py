@@ -36,7 +36,7 @@ def test_scipy_with_ties(method, normal):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=12))
 def test_scipy_on_small_integers(method, rows):
     z, y = torch.tensor(rows).double()[:, :1], torch.tensor(rows)[:, 1]

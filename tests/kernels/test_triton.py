@@ -185,7 +185,7 @@ def test_few_collapsed_points_keep_their_distances(spread, number, project):
 
 
 @BOTH
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(1, 3), st.integers(1, 20), st.integers(2, 40), st.integers(1, 4), st.integers(0, 10**6))
 def test_any_small_shape(g, m, d, t, seed):
     """In one dimension, or from a zero row, the gradient at unit rows may be all rounding."""

@@ -72,7 +72,6 @@ def assert_as_scipy(found, read):
         assert np.array_equal(found, read.astype(np.float64))
 
 
-@settings(deadline=None)
 @given(variables=st.dictionaries(names, anything, max_size=3), compressed=st.booleans())
 def test_what_scipy_writes(variables, compressed):
     content = written(compressed, **{name: for_scipy(value) for name, value in variables.items()})
@@ -155,7 +154,7 @@ def test_a_shape_of_another_size():
         read(many)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4),
     cut=st.integers(0, 10**6) | st.none(),

@@ -173,7 +173,7 @@ def test_the_limit_is_what_one_says(file):
     assert reason(file, max_pixels=24 * 16 - 1) == "larger than 383 pixels: 24 x 16"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(form=st.sampled_from(["JPEG", "PNG", "GIF", "BMP", "WEBP"]), data=st.data())
 def test_whatever_the_bytes_pixels_or_a_reason(tmp_path, form, data):
     exif = Image.Exif()

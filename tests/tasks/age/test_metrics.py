@@ -120,7 +120,7 @@ def test_counts_of_the_training_set():
             age_counts(torch.tensor([3.0, wrong, wrong]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     n=st.integers(0, 60),
     cuts=st.lists(st.integers(0, 60), max_size=6),

@@ -158,7 +158,7 @@ def test_what_would_fill_the_memory_is_not_unpacked(tmp_path, monkeypatch):
     assert reason(tmp_path, several + several[128:]) == "larger than 20,000 bytes when unpacked"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.data())
 def test_whatever_the_file_there_is_an_answer(tmp_path_factory, data):
     """A file cut, or with some bytes changed, is read or refused; nothing else is raised."""

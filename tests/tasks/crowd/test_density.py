@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("scipy", reason="the filter that maps are compared with")
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.ndimage import gaussian_filter
 
@@ -97,7 +97,6 @@ options = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(n=st.integers(0, 60), height=st.integers(1, 70), width=st.integers(1, 70), how=options, seed=st.integers(0, 99))
 def test_a_map_sums_to_its_count(n, height, width, how, seed):
     points = crowd(n, height, width, seed)
@@ -110,7 +109,6 @@ def test_a_map_sums_to_its_count(n, height, width, how, seed):
     assert lost.sum(dtype=np.float64) <= n * (1 + 1e-5)
 
 
-@settings(deadline=None)
 @given(n=st.integers(1, 40), seed=st.integers(0, 99), how=options)
 def test_the_order_of_points_and_turning_the_image_do_not_matter(n, seed, how):
     points = np.floor(crowd(n, 40, 64, seed)) + 0.5

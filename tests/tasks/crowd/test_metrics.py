@@ -86,7 +86,7 @@ def test_maps_that_are_none(shape):
         counts(torch.zeros(shape))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(n=st.integers(0, 60), cuts=st.lists(st.integers(0, 60), max_size=6), seed=st.integers(0, 1000))
 def test_any_split_into_batches_gives_the_same(n, cuts, seed):
     predictions, targets = rows(n, seed)

@@ -161,7 +161,7 @@ def test_a_missing_list_and_one_that_is_no_text(tmp_path):
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.binary(max_size=200))
 def test_whatever_the_list_there_is_an_answer(tmp_path_factory, content):
     root = tmp_path_factory.mktemp("any")
@@ -254,7 +254,7 @@ def test_depth_in_metres_to_the_millimetre(tmp_path):
         assert caught.value.reason == reason
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.binary(max_size=120), st.integers(0, 90))
 def test_whatever_the_depth_file_there_is_an_answer(tmp_path_factory, noise, cut):
     path = tmp_path_factory.mktemp("any") / "depth.png"

@@ -159,7 +159,7 @@ def test_shapes_are_checked(predictions, targets, message):
         DepthScores().update(predictions, targets)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(b=st.integers(0, 9), cuts=st.lists(st.integers(0, 9), max_size=4), seed=st.integers(0, 100))
 def test_any_split_into_batches_gives_the_same(b, cuts, seed):
     predictions, targets = maps(b, 12, 16, seed) if b else (torch.zeros(0, 12, 16), torch.zeros(0, 12, 16))
