@@ -484,12 +484,8 @@ needs_compiler = pytest.mark.skipif(
 
 @pytest.fixture
 def dynamo() -> Iterator[None]:
-    """Starts and leaves with no compiled code: it is cached per class, beyond one model and one test.
-
-    A strength that sets itself, left over from another test, would have graphs end at the features.
-    """
+    """Starts and leaves with no compiled code: it is cached per class, beyond one model and one test."""
     torch._dynamo.reset()
-    gc.collect()
     yield
     torch._dynamo.reset()
 
