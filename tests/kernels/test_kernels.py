@@ -172,6 +172,20 @@ def test_collapsed_features_are_as_exact_as_their_float32_allows(spread):
         assert error < 20 * torch.finfo(torch.float32).eps / spread
 
 
+@pytest.mark.parametrize("rescale", ["max", "authors"])
+def test_the_weights_of_a_function_may_have_any_unit(rescale):
+    generator = torch.Generator().manual_seed(0)
+    features = 1e-15 * torch.randn(30, 4, generator=generator)
+    targets = torch.rand(30, generator=generator)
+    expected = None
+    for unit in (1.0, 2.0**100, 2.0**-100):
+        x = features.clone().requires_grad_()
+        with kernels.use("blocked"):
+            diversity(x, unit * targets, weighting=lambda a, b: (a - b.mT).abs(), rescale=rescale).backward()
+        expected = x.grad if expected is None else expected
+        torch.testing.assert_close(x.grad, expected)
+
+
 # ----------------------------------------------------------------------------------------------------------- memory
 
 

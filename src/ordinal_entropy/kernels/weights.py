@@ -82,3 +82,8 @@ def checked(weighting: Function, eager: bool) -> Function:
         return answer.detach()
 
     return function
+
+
+def scaled(weighting: Function, unit: Tensor) -> Function:
+    """The function with its weights times a number."""
+    return lambda left, right: unit * weighting(left, right)
