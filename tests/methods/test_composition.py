@@ -468,6 +468,33 @@ def test_what_cannot_be_joined_is_refused_with_the_reason(name, message):
         methods.create(name)
 
 
+def test_strengths_are_numbers_of_terms():
+    parts = {"pull": Pull(), "lds": LDS()}
+    for strength in (math.nan, math.inf, -1.0):
+        with pytest.raises(ValueError, match=f"strength of 'pull' to be a number from 0 on, got {strength}"):
+            methods.Composition(parts, {"pull": strength})
+        with pytest.raises(ValueError, match="strength of 'oe' to be a number from 0 on"):
+            methods.create("oe", strength=strength)
+    with pytest.raises(TypeError, match="strength of 'oe' to be a number, got a str"):
+        methods.create("oe", strength="5")
+    with pytest.raises(ValueError, match=r"expected strengths of terms \(pull\), got 'lds'"):
+        methods.Composition(parts, {"lds": 1.0})
+    with pytest.raises(ValueError, match=r"expected strengths of terms \(pull\), got 'pul'"):
+        methods.Composition(parts, balances={"pul": Balance(0.1)})
+    with pytest.raises(ValueError, match=r"expected a Balance\(..., terms=1\) for 'rnc', got one of terms=2"):
+        methods.create("rnc", balance=Balance(0.1))
+
+
+def test_there_is_a_part_and_its_stages_are_known():
+    with pytest.raises(ValueError, match="expected at least one part, got none"):
+        methods.compose([])
+    own = type("Own", (Method,), {"kind": "term", "stages": ("head", "encoder")})
+    with pytest.raises(
+        ValueError, match=r"stages of 'own' to be one of .*'encoder', 'head'.*, got \('head', 'encoder'"
+    ):
+        methods.compose(own())
+
+
 def test_two_of_a_kind_are_refused():
     for first, second, message in [
         (LDS(), LDS(), "at most one weighting, got 'lds' and 'lds1': each would weight the task loss row by row"),

@@ -7,6 +7,7 @@ calibrated.
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from numbers import Real
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from ordinal_entropy.balance import Balance
 from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, overrides, zero
 
+_STAGES = (("joint",), ("encoder", "head"))
 _ONE_OF = ("weights", "mixing", "smoothing")  # parts of these kinds do not join
 _NEEDS = {
     **KINDS,
@@ -49,12 +51,25 @@ class Composition(Method):
         balances: Mapping[str, Balance] | None = None,
     ) -> None:
         super().__init__()
+        if not parts:
+            raise ValueError("expected at least one part, got none; methods.Method() is the baseline")
         for name, part in parts.items():
+            if part.stages not in _STAGES:
+                raise ValueError(f"expected stages of {name!r} to be one of {_STAGES}, got {part.stages}")
             if type(part) is not Method and part.kind not in KINDS:
                 raise ValueError(f"expected kind of {name!r} to be one of {', '.join(KINDS)}, got {part.kind!r}")
+        terms = [name for name, part in parts.items() if overrides(part, "term")]
+        for name in (*(strengths or {}), *(balances or {})):
+            if name not in terms:
+                raise ValueError(f"expected strengths of terms ({', '.join(terms) or 'there are none'}), got {name!r}")
+        for name, balance in (balances or {}).items():
+            own, came = len(parts[name].term_weights()), len(balance.squares) - 1
+            if own != came:
+                raise ValueError(f"expected a Balance(..., terms={own}) for {name!r}, got one of terms={came}")
         self.parts = nn.ModuleDict(parts)
         self.balances = nn.ModuleDict(balances or {})
-        self.strengths = {name: 1.0 for name, part in parts.items() if overrides(part, "term")} | dict(strengths or {})
+        self.strengths = dict.fromkeys(terms, 1.0)
+        self.strengths |= {name: _strength(name, given) for name, given in (strengths or {}).items()}
         self.notes: list[str] = []  # for a log, after `prepare`
         self.steps = 0  # of this process, for messages
         self._t: int | None = None  # numbers of a target, after `prepare`
@@ -356,6 +371,15 @@ class Composition(Method):
         if staged:
             self.stages, self.first_stage = self._part(staged[0]).stages, self._part(staged[0]).first_stage
         self.views = max(part.views for _, part in self._each())
+
+
+def _strength(name: str, given: Any) -> float:
+    """Of a term, checked."""
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(f"expected the strength of {name!r} to be a number, got {_in_words(given)}")
+    if not 0 <= float(given) < math.inf:
+        raise ValueError(f"expected the strength of {name!r} to be a number from 0 on, got {given}")
+    return float(given)
 
 
 def _in_words(value: object) -> str:

@@ -218,6 +218,10 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
         name, _, text = setting.partition("=")
         require_option(name, text)
         found.append((*_part_and_option(name), literal(text)))
+    balanced = {part for part, option, _ in found if option == "balance"}
+    for part, option, _ in found:
+        if option == "strength" and part in balanced:
+            raise ValueError(f"expected a strength or a balance of {part!r}, got both")
     return found
 
 
