@@ -606,6 +606,14 @@ def test_errors_name_the_part_and_the_step(kind, give, message):
         methods.training_loss(method, encoder, head, batch, task)
 
 
+def test_a_loss_without_a_gradient_is_named_in_the_stage_of_the_head_too():
+    broken = BrokenLoss("loss", lambda step: step.outputs.detach().sum())
+    method = methods.Composition({"broken": broken, "rnc": RankNContrast(stages=2)})
+    encoder, head = network()
+    with pytest.raises(ValueError, match="a value with a gradient from the method 'broken' in step 1"):
+        methods.training_loss(method, encoder, head, Batch(INPUTS, TARGETS), task, stage="head")
+
+
 class Given(Method):
     """A part whose hooks give what they are told to, and before that the right thing."""
 

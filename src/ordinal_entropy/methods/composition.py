@@ -298,7 +298,10 @@ class Composition(Method):
         if _traced():
             return value
         features, outputs = step.features, step.outputs
-        if torch.is_grad_enabled() and features.requires_grad and not value.requires_grad:
+        learns = features.requires_grad
+        if name == self._predicting and isinstance(outputs, Tensor):  # of a head on fixed features too
+            learns = learns or outputs.requires_grad
+        if torch.is_grad_enabled() and learns and not value.requires_grad:
             raise ValueError(f"expected a value with a gradient {where}, got one without")
         if value.device.type == "cpu" and not math.isfinite(value.item()):
             own = [features] if outputs is None else [features, outputs]
