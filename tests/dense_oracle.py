@@ -69,9 +69,12 @@ def one_group(x, y, amount, options, kind):
     push, push_size, push_bound = None, 0.0, torch.zeros(len(x), dtype=torch.float64)
     total = copies.sum()
     if total > 1 and (m > 1 or none):
-        gaps = (values[:, None] - values).norm(dim=-1)  # (m, m)
-        power = {"l2": 1.0, "squared": 2.0, "sqrt": 0.5, "none": 0.0}[options["weighting"]]
-        weights = whole = gaps.pow(power)
+        weighting = options["weighting"]
+        if callable(weighting):
+            weights = whole = weighting(values, values)  # (m, m)
+        else:
+            gaps = (values[:, None] - values).norm(dim=-1)
+            weights = whole = gaps.pow({"l2": 1.0, "squared": 2.0, "sqrt": 0.5, "none": 0.0}[weighting])
         pair = ~torch.eye(m, dtype=torch.bool) | torch.diag(copies > 1)
         if options["weighting"] != "none" and options["rescale"] != "none":
             low, high = weights[pair].min(), weights[pair].max()

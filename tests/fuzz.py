@@ -26,8 +26,15 @@ import dense_oracle
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 ROUNDINGS = 64
 HUGE = 30  # powers of ten
+
+
+def absolute(left, right):
+    """A weighting of a user's own."""
+    return (left[:, None] - right).abs().sum(-1)
+
+
 OPTIONS = {
-    "weighting": st.sampled_from(["l2", "squared", "sqrt", "none"]),
+    "weighting": st.sampled_from(["l2", "squared", "sqrt", "none", absolute]),
     "distance": st.sampled_from(["l2", "cosine"]),
     "normalize": st.sampled_from([True, True, False]),
     "rescale": st.sampled_from(["max", "authors", "none"]),

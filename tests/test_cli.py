@@ -403,6 +403,15 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         (["train", "linear", "--set", "method.ld.strength=1"], "parts of oe, got method.ld.strength, which none of"),
         (["compare", "linear", "--set", "method.oe.strengt=1"], "an option of oe like 'strength'"),
         (["compare", "linear", "--set", "method.oe.strength=abc"], "a number for method.oe.strength, got 'abc'"),
+        (["compare", "linear", "--set", "method.oe.strength=nan"], "a number for method.oe.strength, got 'nan'"),
+        (["compare", "linear", "--set", "method.oe.strength=-1"], "strength of 'oe' to be a number from 0 on, got -1"),
+        (["compare", "linear", "--set", "method.oe.balance=x"], "a number for method.oe.balance, got 'x'"),
+        (["compare", "linear", "--set", "method.oe.normalize=x"], "true or false for method.oe.normalize, got 'x'"),
+        (["compare", "linear", "--set", "method.oe.generator=1"], "no method.oe.generator, which is an object of Py"),
+        (
+            ["compare", "linear", "--set", "method.oe.strength=2", "--set", "method.oe.balance=0.1"],
+            "a strength or a balance of 'oe', got both",
+        ),
         (["compare", "linear", "--set", "method_options=oe.strength=x"], "a number for method.oe.strength, got 'x'"),
         *(
             (["compare", task, "--preset", "quick", "--methods", f"baseline,{method}", *options], sentence)

@@ -131,16 +131,81 @@ def test_a_plain_loop_trains_each(name):
         assert method.parts["size"].size.item() != 1.0
 
 
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("name", NAMES)
-def test_the_callback_trains_terms_and_refuses_the_rest(name):
-    from ordinal_entropy.integrations.lightning import OrdinalEntropyCallback
+class Net(nn.Module):
+    """As a Trainer of Hugging Face wants it: a loss from the inputs and the labels."""
 
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(self, x, labels):
+        predictions = self.head(self.body(x))
+        return {"loss": nn.functional.mse_loss(predictions, labels), "logits": predictions}
+
+
+ROWS = [
+    {"x": x, "labels": x.sum(0, keepdim=True)} for x in torch.randn(16, 3, generator=torch.Generator().manual_seed(0))
+]
+
+
+def by_callback(method, folder):
+    from ordinal_entropy.integrations.lightning import OrdinalEntropyCallback, lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def training_step(self, batch, batch_idx):
+            return self.net(**batch)["loss"]
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    callback, module = OrdinalEntropyCallback(method), Module()
+    trainer = lightning.Trainer(
+        max_epochs=1, callbacks=[callback], accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(module, torch.utils.data.DataLoader(ROWS, batch_size=4))
+    return module.net
+
+
+def by_trainer(method, folder):
+    pytest.importorskip("accelerate", reason="a Trainer needs accelerate, which is not installed")
+    from ordinal_entropy.integrations.transformers import add_method
+
+    from transformers import Trainer, TrainingArguments  # isort: skip  # after torchvision's guard
+
+    settings = TrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=4, num_train_epochs=1, use_cpu=True, report_to="none",
+        disable_tqdm=True, save_strategy="no", optim="sgd", learning_rate=0.01, lr_scheduler_type="constant",
+        max_grad_norm=0.0, dataloader_pin_memory=False,
+    )  # fmt: skip
+    trainer = Trainer(Net(), settings, train_dataset=ROWS)
+    add_method(trainer, method)
+    trainer.train()
+    return trainer.model
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
+@pytest.mark.filterwarnings("ignore:The number of training batches")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated")  # Lightning's use of torch
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("loop", [by_callback, by_trainer])
+def test_loops_with_a_loss_of_their_own_train_terms_and_refuse_the_rest(loop, name, tmp_path):
     if name == "size":
-        OrdinalEntropyCallback(name)
+        method = methods.create(name)
+        trained, plain = loop(method, tmp_path), loop("baseline", tmp_path)
+        assert method.parts["size"].size.item() != 1.0
+        assert not torch.equal(trained.body.weight, plain.body.weight)
         return
-    with pytest.raises(ValueError, match=f"cannot train '{name}', which has to"):
-        OrdinalEntropyCallback(name)
+    with pytest.raises(
+        ValueError, match=f"cannot train '{name}', which has to .*: it computes the task loss by itself"
+    ):
+        loop(name, tmp_path)
 
 
 @pytest.mark.usefixtures("installed")

@@ -172,6 +172,35 @@ def test_collapsed_features_are_as_exact_as_their_float32_allows(spread):
         assert error < 20 * torch.finfo(torch.float32).eps / spread
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.001])
+def test_weights_of_pairs_that_do_not_count_may_be_larger_by_any_factor(gap):
+    features, amount = torch.randn(3, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([1.0, 1.0, 0.0])
+    targets = torch.tensor([5.0, 5.0 + gap, 9.0])
+    expected = diversity(features[:2], targets[:2], weighting="none", grouping="none") * (gap > 0)
+
+    def steep(a, b):
+        return 20 * (a - b.mT).clamp(min=0)  # of one order alone
+
+    for kernel in ("reference", "blocked"):
+        with kernels.use(kernel):
+            found = diversity(features, targets, weighting=steep, grouping="none", sample_weight=amount)
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("rescale", ["max", "authors"])
+def test_the_weights_of_a_function_may_have_any_unit(rescale):
+    generator = torch.Generator().manual_seed(0)
+    features = 1e-15 * torch.randn(30, 4, generator=generator)
+    targets = torch.rand(30, generator=generator)
+    expected = None
+    for unit in (1.0, 2.0**100, 2.0**-100):
+        x = features.clone().requires_grad_()
+        with kernels.use("blocked"):
+            diversity(x, unit * targets, weighting=lambda a, b: (a - b.mT).abs(), rescale=rescale).backward()
+        expected = x.grad if expected is None else expected
+        torch.testing.assert_close(x.grad, expected)
+
+
 # ----------------------------------------------------------------------------------------------------------- memory
 
 

@@ -278,8 +278,8 @@ MUTATIONS = {
         "    method.observe = lambda z, _, tell=method.observe: tell(z, given.targets)\n",
     ),
     "another part decodes": (
-        "return outputs if self._predicting is None else self._part(self._predicting).decode(outputs)",
-        "return outputs if self._predicting is None else self._each()[0][1].decode(outputs)",
+        "found = self._part(self._predicting).decode(outputs)",
+        "found = self._each()[0][1].decode(outputs)",
     ),
     "another part has the head": (
         "return t if self._predicting is None else self._part(self._predicting).outputs(t)",
@@ -468,6 +468,33 @@ def test_what_cannot_be_joined_is_refused_with_the_reason(name, message):
         methods.create(name)
 
 
+def test_strengths_are_numbers_of_terms():
+    parts = {"pull": Pull(), "lds": LDS()}
+    for strength in (math.nan, math.inf, -1.0):
+        with pytest.raises(ValueError, match=f"strength of 'pull' to be a number from 0 on, got {strength}"):
+            methods.Composition(parts, {"pull": strength})
+        with pytest.raises(ValueError, match="strength of 'oe' to be a number from 0 on"):
+            methods.create("oe", strength=strength)
+    with pytest.raises(TypeError, match="strength of 'oe' to be a number, got a str"):
+        methods.create("oe", strength="5")
+    with pytest.raises(ValueError, match=r"expected strengths of terms \(pull\), got 'lds'"):
+        methods.Composition(parts, {"lds": 1.0})
+    with pytest.raises(ValueError, match=r"expected strengths of terms \(pull\), got 'pul'"):
+        methods.Composition(parts, balances={"pul": Balance(0.1)})
+    with pytest.raises(ValueError, match=r"expected a Balance\(..., terms=1\) for 'rnc', got one of terms=2"):
+        methods.create("rnc", balance=Balance(0.1))
+
+
+def test_there_is_a_part_and_its_stages_are_known():
+    with pytest.raises(ValueError, match="expected at least one part, got none"):
+        methods.compose([])
+    own = type("Own", (Method,), {"kind": "term", "stages": ("head", "encoder")})
+    with pytest.raises(
+        ValueError, match=r"stages of 'own' to be one of .*'encoder', 'head'.*, got \('head', 'encoder'"
+    ):
+        methods.compose(own())
+
+
 def test_two_of_a_kind_are_refused():
     for first, second, message in [
         (LDS(), LDS(), "at most one weighting, got 'lds' and 'lds1': each would weight the task loss row by row"),
@@ -577,6 +604,96 @@ def test_errors_name_the_part_and_the_step(kind, give, message):
     broken.give = give
     with pytest.raises(ValueError, match=message.format("from the method 'broken' in step 3")):
         methods.training_loss(method, encoder, head, batch, task)
+
+
+def test_a_loss_without_a_gradient_is_named_in_the_stage_of_the_head_too():
+    broken = BrokenLoss("loss", lambda step: step.outputs.detach().sum())
+    method = methods.Composition({"broken": broken, "rnc": RankNContrast(stages=2)})
+    encoder, head = network()
+    with pytest.raises(ValueError, match="a value with a gradient from the method 'broken' in step 1"):
+        methods.training_loss(method, encoder, head, Batch(INPUTS, TARGETS), task, stage="head")
+
+
+class Given(Method):
+    """A part whose hooks give what they are told to, and before that the right thing."""
+
+    def __init__(self, kind, give):
+        super().__init__()
+        self.kind, self.give = kind, lambda value: value
+        self.later = give
+
+    def change(self, batch, generator=None):
+        return self.give(batch)
+
+    def calibrate(self, features, batch):
+        return self.give(features)
+
+    def decode(self, outputs):
+        return self.give(outputs)
+
+
+HOOKS = {"weights": "change", "mixing": "change", "smoothing": "calibrate", "head": "decode"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "give", "message"),
+    [
+        ("mixing", lambda batch: None, "expected a Batch {}, got a NoneType"),
+        (
+            "mixing",
+            lambda batch: batch._replace(targets=batch.targets[:3]),
+            r"expected targets \(24, 1\) {}, got the shape \(3, 1\)",
+        ),
+        (
+            "mixing",
+            lambda batch: batch._replace(inputs=batch.inputs[:3]),
+            r"expected inputs of n=24 rows {}, got the shape \(3, 4\)",
+        ),
+        (
+            "weights",
+            lambda batch: batch._replace(weight=torch.ones(24)),
+            r"expected weights that fit targets \(24, 1\) {}, got the shape \(24,\)",
+        ),
+        (
+            "weights",
+            lambda batch: batch._replace(weight=torch.where(batch.targets < 1, math.nan, 1.0)),
+            "expected finite weights of at least 0 {}, got 3 others",
+        ),
+        ("weights", lambda batch: batch._replace(weight=-batch.targets), "expected finite weights .* {}, got"),
+        (
+            "smoothing",
+            lambda features: features[:, :2],
+            r"expected features \(24, 5\) {}, got the shape \(24, 2\)",
+        ),
+        ("smoothing", lambda features: features / 0, "expected finite features {}, got NaN or infinite ones"),
+        ("head", lambda outputs: outputs[:, 0], r"expected predictions \(24, 1\) {}, got the shape \(24,\)"),
+    ],
+)
+def test_hooks_that_give_something_else_are_named_with_the_step(kind, give, message):
+    part = Given(kind, give)
+    own = type("Own", (Method,), {"kind": kind, HOOKS[kind]: lambda self, *given: getattr(part, HOOKS[kind])(*given)})()
+    method = prepared(methods.Composition({"own": own, "oe": methods.create("oe").parts["oe"]}))
+    encoder, head = network()
+
+    def step():
+        methods.training_loss(method, encoder, head, Batch(INPUTS, TARGETS), task).backward()
+        return method.decode(head(encoder(INPUTS)))
+
+    assert step().shape == step().shape == (N, 1)
+    part.give = part.later
+    with pytest.raises(ValueError, match=message.format("from the method 'own' in step 3")):
+        step()
+
+
+def test_weights_outside_the_mask_may_be_anything():
+    method = methods.compose(type("Own", (Method,), {"kind": "weights", "change": lambda self, batch, _: batch})())
+    mask, weight = TARGETS > 0, torch.where(TARGETS > 0, 1.0, math.nan)
+    assert method.change(Batch(INPUTS, TARGETS, mask, weight)).weight is weight
+
+
+def test_numbers_for_the_log_may_be_plain_ones():
+    own = type("Own", (Method,), {"kind": "term", "scalars": lambda self: {"size": 3.0}})
+    assert methods.compose(own()).scalars() == {"size": torch.tensor(3.0)}
 
 
 def test_features_that_are_no_numbers_are_not_the_fault_of_a_part():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ordinal_entropy.kernels import blocked, reference, sampled
 from ordinal_entropy.kernels.unit import to_one
-from ordinal_entropy.kernels.weights import POWERS, Function, checked, extremes, smallest_gap
+from ordinal_entropy.kernels.weights import POWERS, Function, checked, extremes, scaled, smallest_gap
 
 NAMES = ("auto", "reference", "blocked", "fused")
 
@@ -150,8 +150,8 @@ def pair_mean(
 ) -> Tensor:
     """Mean over all pairs of weight times distance, averaged over the groups that have a pair; no pair: 0.
 
-    Targets and amounts are brought near 1 by powers of two before anything is squared, so that no number is lost
-    whatever their units.
+    Targets and amounts are brought near 1 by powers of two before anything is squared, and so are the weights of a
+    function, so that no number is lost whatever their units.
 
     Args:
         points: ``(g, m, d)``, or ``(m, d)`` for one group; those that are not projected not far from 1.
@@ -195,6 +195,8 @@ def pair_mean(
         measure = checked(weighting, eager)
         if rescale != "none":
             low, high = extremes(values, amount, measure)
+            unit = to_one(high.amax())
+            low, high, measure = low * unit, high * unit, scaled(measure, unit)
     else:
         measure = POWERS[weighting]
     if not callable(measure) and measure != 0:

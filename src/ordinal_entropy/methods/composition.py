@@ -7,6 +7,7 @@ calibrated.
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from numbers import Real
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from ordinal_entropy.balance import Balance
 from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, overrides, zero
 
+_STAGES = (("joint",), ("encoder", "head"))
 _ONE_OF = ("weights", "mixing", "smoothing")  # parts of these kinds do not join
 _NEEDS = {
     **KINDS,
@@ -49,14 +51,28 @@ class Composition(Method):
         balances: Mapping[str, Balance] | None = None,
     ) -> None:
         super().__init__()
+        if not parts:
+            raise ValueError("expected at least one part, got none; methods.Method() is the baseline")
         for name, part in parts.items():
+            if part.stages not in _STAGES:
+                raise ValueError(f"expected stages of {name!r} to be one of {_STAGES}, got {part.stages}")
             if type(part) is not Method and part.kind not in KINDS:
                 raise ValueError(f"expected kind of {name!r} to be one of {', '.join(KINDS)}, got {part.kind!r}")
+        terms = [name for name, part in parts.items() if overrides(part, "term")]
+        for name in (*(strengths or {}), *(balances or {})):
+            if name not in terms:
+                raise ValueError(f"expected strengths of terms ({', '.join(terms) or 'there are none'}), got {name!r}")
+        for name, balance in (balances or {}).items():
+            own, came = len(parts[name].term_weights()), len(balance.squares) - 1
+            if own != came:
+                raise ValueError(f"expected a Balance(..., terms={own}) for {name!r}, got one of terms={came}")
         self.parts = nn.ModuleDict(parts)
         self.balances = nn.ModuleDict(balances or {})
-        self.strengths = {name: 1.0 for name, part in parts.items() if overrides(part, "term")} | dict(strengths or {})
+        self.strengths = dict.fromkeys(terms, 1.0)
+        self.strengths |= {name: _strength(name, given) for name, given in (strengths or {}).items()}
         self.notes: list[str] = []  # for a log, after `prepare`
         self.steps = 0  # of this process, for messages
+        self._t: int | None = None  # numbers of a target, after `prepare`
         self._predicting = self._only("head", "loss")
         self._weighting, self._mixing, self._smoothing = (self._only(kind) for kind in _ONE_OF)
         self._terms = [name for name in parts if name in self.strengths or name in self.balances]
@@ -119,7 +135,7 @@ class Composition(Method):
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """All parts look at the training rows; those that group by target are told before if batches are mixed."""
-        self.notes = []
+        self.notes, self._t = [], targets.shape[1] if targets.dim() > 1 else 1
         for name, part in self._each():
             note = part.targets_are_mixed(targets) if self.mixes else None
             if note:
@@ -136,18 +152,35 @@ class Composition(Method):
 
     def decode(self, outputs: Tensor) -> Tensor:
         """By the part that has a head."""
-        return outputs if self._predicting is None else self._part(self._predicting).decode(outputs)
+        if self._predicting is None:
+            return outputs
+        found = self._part(self._predicting).decode(outputs)
+        if self._t is not None:
+            expected = list(outputs.shape)
+            expected[1 if outputs.dim() == 4 else -1] = self._t
+            if not isinstance(found, Tensor) or list(found.shape) != expected:
+                where = self._where(self._predicting, self.steps)
+                raise ValueError(f"expected predictions {tuple(expected)} {where}, got {_in_words(found)}")
+        return found
 
     def change(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """Mixed, then weighted at the mixed targets."""
         for name in (self._mixing, self._weighting):
             if name is not None:
-                batch = self._part(name).change(batch, generator)
+                batch = self._checked_batch(name, self._part(name).change(batch, generator), batch)
         return batch
 
     def calibrate(self, features: Tensor, batch: Batch) -> Tensor:
         """By the part that smooths features."""
-        return features if self._smoothing is None else self._part(self._smoothing).calibrate(features, batch)
+        if self._smoothing is None:
+            return features
+        found = self._part(self._smoothing).calibrate(features, batch)
+        where = self._where(self._smoothing, self.steps + 1)
+        if not isinstance(found, Tensor) or found.shape != features.shape:
+            raise ValueError(f"expected features {tuple(features.shape)} {where}, got {_in_words(found)}")
+        if _on_host(found) and features.isfinite().all() and not found.isfinite().all():
+            raise ValueError(f"expected finite features {where}, got NaN or infinite ones")
+        return found
 
     def task_loss(self, step: Step) -> Tensor:
         """By the part that has a loss of its own; else that of the task."""
@@ -259,14 +292,16 @@ class Composition(Method):
 
     def _checked(self, name: str, value: Tensor, step: Step) -> Tensor:
         """The loss or term of a part, or a ValueError that names it."""
-        where = f"from the method {name!r} in step {self.steps}"
+        where = self._where(name, self.steps)
         if not isinstance(value, Tensor) or value.dim() != 0:
-            came = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-            raise ValueError(f"expected a scalar {where}, got {came}")
-        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+            raise ValueError(f"expected a scalar {where}, got {_in_words(value)}")
+        if _traced():
             return value
         features, outputs = step.features, step.outputs
-        if torch.is_grad_enabled() and features.requires_grad and not value.requires_grad:
+        learns = features.requires_grad
+        if name == self._predicting and isinstance(outputs, Tensor):  # of a head on fixed features too
+            learns = learns or outputs.requires_grad
+        if torch.is_grad_enabled() and learns and not value.requires_grad:
             raise ValueError(f"expected a value with a gradient {where}, got one without")
         if value.device.type == "cpu" and not math.isfinite(value.item()):
             own = [features] if outputs is None else [features, outputs]
@@ -274,8 +309,34 @@ class Composition(Method):
                 raise ValueError(f"expected a finite number {where}, got {value.item()} of finite features")
         return value
 
+    def _checked_batch(self, name: str, batch: Batch, before: Batch) -> Batch:
+        """The batch as a part has changed it, or a ValueError that names the part."""
+        where = self._where(name, self.steps + 1)
+        if not isinstance(batch, Batch):
+            raise ValueError(f"expected a Batch {where}, got {_in_words(batch)}")
+        shape = before.targets.shape
+        if not isinstance(batch.targets, Tensor) or batch.targets.shape != shape:
+            raise ValueError(f"expected targets {tuple(shape)} {where}, got {_in_words(batch.targets)}")
+        if isinstance(batch.inputs, Tensor) and len(batch.inputs) != len(batch.targets):
+            raise ValueError(f"expected inputs of n={len(batch.targets)} rows {where}, got {_in_words(batch.inputs)}")
+        weight = batch.weight
+        if weight is None:
+            return batch
+        if not isinstance(weight, Tensor) or not _fits(weight, shape):
+            raise ValueError(f"expected weights that fit targets {tuple(shape)} {where}, got {_in_words(weight)}")
+        if _on_host(weight):
+            wrong = ~(weight.isfinite() & (weight >= 0))
+            wrong = wrong if batch.mask is None else wrong & batch.mask
+            if wrong.any():
+                raise ValueError(f"expected finite weights of at least 0 {where}, got {int(wrong.sum())} others")
+        return batch
+
+    def _where(self, name: str, step: int) -> str:
+        return f"from the method {name!r} in step {step}"
+
     def _named(self, name: str, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return dict(own) if len(self.parts) == 1 else {f"{name}/{key}": value for key, value in own.items()}
+        front = "" if len(self.parts) == 1 else f"{name}/"
+        return {f"{front}{key}": torch.as_tensor(value) for key, value in own.items()}
 
     def _each(self) -> list[tuple[str, Method]]:
         return [(name, self._part(name)) for name in self.parts]
@@ -313,6 +374,34 @@ class Composition(Method):
         if staged:
             self.stages, self.first_stage = self._part(staged[0]).stages, self._part(staged[0]).first_stage
         self.views = max(part.views for _, part in self._each())
+
+
+def _strength(name: str, given: Any) -> float:
+    """Of a term, checked."""
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(f"expected the strength of {name!r} to be a number, got {_in_words(given)}")
+    if not 0 <= float(given) < math.inf:
+        raise ValueError(f"expected the strength of {name!r} to be a number from 0 on, got {given}")
+    return float(given)
+
+
+def _in_words(value: object) -> str:
+    return f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _fits(part: Tensor, shape: torch.Size) -> bool:
+    """Whether a tensor can be expanded to a shape."""
+    sizes = zip(reversed(part.shape), reversed(shape), strict=False)
+    return part.dim() <= len(shape) and all(own in (1, size) for own, size in sizes)
+
+
+def _traced() -> bool:
+    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _on_host(value: Tensor) -> bool:
+    """Whether values may be looked at without waiting for a device."""
+    return value.device.type == "cpu" and not _traced()
 
 
 def forward_step(

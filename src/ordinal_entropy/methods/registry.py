@@ -266,7 +266,7 @@ def _made(name: str, given: Mapping[str, Any]) -> tuple[Method, float | None, Ba
         return part, None, None
     balance = given.get("balance", FRACTION if entry.balanced else None)
     if balance is None:
-        return part, float(given.get("strength", 1.0)), None
+        return part, given.get("strength", 1.0), None
     if "strength" in given:
         raise ValueError(f"expected a strength or a balance of {name!r}, got both")
     if isinstance(balance, Balance):

@@ -96,7 +96,7 @@ def _settled(name: str, settings: Sequence[str], preset: str) -> tuple[Any, dict
         known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
         for key, text in given:
             if key.startswith(OF_A_METHOD) and "method_options" in known:
-                tasks.require_option(key.removeprefix(OF_A_METHOD), text)
+                tasks.option_value(key.removeprefix(OF_A_METHOD), text)
                 continue
             if key in fixed and key not in own:
                 raise ValueError(f"{name} sets {key} itself; the keys it takes: {', '.join(known)}")

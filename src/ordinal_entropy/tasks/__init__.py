@@ -166,7 +166,7 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> An
     known = [field.name for field in fields(found) if field.name not in task.fixed]
     for key, text in pairs(settings):
         if key.startswith(OF_A_METHOD):
-            require_option(key.removeprefix(OF_A_METHOD), text)
+            option_value(key.removeprefix(OF_A_METHOD), text)
             continue
         if key in task.fixed:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
@@ -216,24 +216,36 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
     found = []
     for setting in recipe.method_options:
         name, _, text = setting.partition("=")
-        require_option(name, text)
-        found.append((*_part_and_option(name), literal(text)))
+        found.append((*_part_and_option(name), option_value(name, text)))
+    balanced = {part for part, option, _ in found if option == "balance"}
+    for part, option, _ in found:
+        if option == "strength" and part in balanced:
+            raise ValueError(f"expected a strength or a balance of {part!r}, got both")
     return found
 
 
-def require_option(name: str, text: str) -> None:
-    """A ValueError where ``part.option`` does not exist, or is a number and the text is none.
+def option_value(name: str, text: str) -> Any:
+    """The value of ``part.option``; a ValueError where there is no such option, or the text is of another type.
 
     Example:
-        >>> require_option("hl-gauss.sigma", "wide")
+        >>> option_value("hl-gauss.sigma", "1"), option_value("oe.memory", "none"), option_value("oe.rescale", "none")
+        (1, None, 'none')
+        >>> option_value("hl-gauss.sigma", "wide")
         Traceback (most recent call last):
         ValueError: expected a number for method.hl-gauss.sigma, got 'wide'
     """
     part, option = _part_and_option(name)
     default, value = methods.option_defaults(part)[option], literal(text)
-    numbers = isinstance(default, int | float) and not isinstance(default, bool)
-    if numbers and (isinstance(value, bool) or not isinstance(value, int | float)):
+    if isinstance(default, str) and value is None:  # one of its words
+        return text.lower()
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise ValueError(f"expected true or false for method.{part}.{option}, got {text!r}")
+    wrong = isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value)
+    if wrong and (type(default) in (int, float) or (option == "balance" and value is not None)):
         raise ValueError(f"expected a number for method.{part}.{option}, got {text!r}")
+    if option == "generator" and value is not None:
+        raise ValueError(f"expected no method.{part}.generator, which is an object of Python's, got {text!r}")
+    return value
 
 
 def _part_and_option(name: str) -> tuple[str, str]:
