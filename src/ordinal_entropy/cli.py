@@ -498,20 +498,9 @@ def compare(
             )
 
             def trained(some: Sequence[int], new: Sequence[int] | None = None) -> dict[str, Any]:
+                own = {"out": place, "device": where, "jobs": jobs, "go_on": True, "new": new, "stop_early": rule}
                 with _progress() as progress:
-                    return grid.summary_of(
-                        task,
-                        variants,
-                        recipe,
-                        some,
-                        out=place,
-                        device=where,
-                        progress=progress,
-                        jobs=jobs,
-                        go_on=True,
-                        new=new,
-                        stop_early=rule,
-                    )
+                    return grid.summary_of(task, variants, recipe, some, progress=progress, **own)
 
             if rule is None:
                 summary = trained(numbers)

@@ -17,7 +17,7 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.recipes import cache_folder, require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import Task, part_options
-from ordinal_entropy.tasks.operators import checkpoint, data, train
+from ordinal_entropy.tasks.operators import checkpoint, data, interrupts, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
 from ordinal_entropy.tasks.operators.single import require_trainable
@@ -199,17 +199,20 @@ def train_group(group: Group, rows: Split, device: str, progress: Progress | Non
         jobs = [replace(job, name=f"../{place.name}") for job, place in zip(jobs, places, strict=True)]
 
     def told(step: int, scores: Sequence[Scores]) -> None:
-        on_scores(step, [{part: {METRIC: score} for part, score in own._asdict().items()} for own in scores])
+        with interrupts.held():  # all runs of the stack, or none
+            on_scores(step, [_by_part(own) for own in scores])
 
     histories = train.train(
         jobs, split=rows, settings=settings(recipe), device=device, folder=folder, progress=progress, on_metrics=told
     )
-    for (_, run), (steps, *scores) in zip(group, histories, strict=True):
-        history = [
-            {part: {METRIC: score} for part, score in zip(PARTS, each, strict=True)}
-            for each in zip(*scores, strict=True)
-        ]
-        run.finish({"history": history, "steps": steps, "features": {}})
+    with interrupts.held():
+        for (_, run), (steps, *scores) in zip(group, histories, strict=True):
+            history = [_by_part(each) for each in zip(*scores, strict=True)]
+            run.finish({"history": history, "steps": steps, "features": {}})
+
+
+def _by_part(scores: Sequence[float]) -> dict[str, dict[str, float]]:
+    return {part: {METRIC: score} for part, score in zip(PARTS, scores, strict=True)}
 
 
 def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
