@@ -232,6 +232,21 @@ def test_a_stack_is_its_runs_one_by_one(tmp_path):
     assert together[0].best_test <= together[0].best_validation
 
 
+def test_each_run_of_a_stack_logs_its_own_scores(tmp_path):
+    mixed = [Plan(method, seed, tiny()) for method, seed in (("oe", 0), ("baseline", 0), ("ld", 1), ("baseline", 1))]
+    told = []
+    outcomes = TABULAR.train(
+        mixed,
+        device="cpu",
+        folder=tmp_path,
+        on_metrics=lambda epoch, scores: told.append([each.test for each in scores]),
+    )
+    assert told == [list(each) for each in zip(*(outcome.test for outcome in outcomes), strict=True)]
+    for plan, outcome in zip(mixed, outcomes, strict=True):
+        lines = runs.open(tmp_path / f"{plan.method}-seed{plan.seed}").metrics()
+        assert [line["test_rmse"] for line in lines] == outcome.test
+
+
 def test_keys_of_a_method_may_differ_and_others_make_other_stacks(tmp_path):
     several = [Plan("oe", 0, tiny("strength=0.1")), Plan("oe", 0, tiny("strength=5")), Plan("oe", 0, tiny("hidden=12"))]
     told = []

@@ -183,9 +183,10 @@ def train_group(group: Group, found: Read, device: str, progress: Progress | Non
     """Trains a stack of runs to its end, those of a method side by side."""
     waiting = [found.waiting(plan, run) for plan, run in group]
     order = sorted(range(len(group)), key=lambda k: (waiting[k].job.method.name, repr(waiting[k].job.method)))
+    back = sorted(order, key=order.__getitem__)  # where each run of the group is among them
 
     def in_order(step: int, *each: Sequence[Any]) -> None:
-        on_scores(step, *([own[order.index(k)] for k in range(len(group))] for own in each))
+        on_scores(step, *([own[k] for k in back] for own in each))
 
     train.train_stack([waiting[k] for k in order], device, progress, in_order)
 
