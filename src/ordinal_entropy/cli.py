@@ -498,7 +498,14 @@ def compare(
             )
 
             def trained(some: Sequence[int], new: Sequence[int] | None = None) -> dict[str, Any]:
-                own = {"out": place, "device": where, "jobs": jobs, "go_on": True, "new": new, "stop_early": rule}
+                own: dict[str, Any] = {
+                    "out": place,
+                    "device": where,
+                    "jobs": jobs,
+                    "go_on": True,
+                    "new": new,
+                    "stop_early": rule,
+                }
                 with _progress() as progress:
                     return grid.summary_of(task, variants, recipe, some, progress=progress, **own)
 

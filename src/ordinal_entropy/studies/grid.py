@@ -137,26 +137,23 @@ def summary_of(
     if new is not None:
         scores = about.gather(plans, folder=training)
     seconds = time.perf_counter() - start
+    by_variant = {name: scores[k * len(seeds) :][: len(seeds)] for k, name in enumerate(names)}
+    every = [(name, seed, score) for name, own in by_variant.items() for seed, score in zip(seeds, own, strict=True)]
     curves = [
-        {"variant": names[k // len(seeds)], "seed": plan.seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
-        for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+        {"variant": name, "seed": seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
+        for name, seed, score in every
         if score.failure is None
     ]
     failures = [
-        comparison.Failure(names[k // len(seeds)], plan.seed, score.failure["type"], score.failure["message"])
-        for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+        comparison.Failure(name, seed, score.failure["type"], score.failure["message"])
+        for name, seed, score in every
         if score.failure is not None
     ]
     steps = next((score.steps for score in scores if score.failure is None), [])
     runs.write_json(out / "curves.json", {"steps": steps, "runs": curves}, indent=None)
-    grouped = {
-        name: {
-            at: [getattr(score, at) for score in scores[k * len(seeds) : (k + 1) * len(seeds)]]
-            for at in ("last", "best_validation", "best_test")
-        }
-        for k, name in enumerate(names)
-    }
-    details = {name: _details(scores[k * len(seeds) : (k + 1) * len(seeds)], scores) for k, name in enumerate(names)}
+    points = ("last", "best_validation", "best_test")
+    grouped = {name: {at: [getattr(score, at) for score in own] for at in points} for name, own in by_variant.items()}
+    details = {name: _details(own, scores) for name, own in by_variant.items()}
     first: dict[str, str] = {}  # name of each label's first variant
     for variant in variants:
         first.setdefault(variant.label, variant.name)
