@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import pickle
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -195,11 +196,26 @@ def test_a_run_of_several_processes_is_never_left_behind(tmp_path):
     assert not list(tmp_path.rglob("failure.json"))
 
 
-def test_data_are_read_one_after_the_other(tmp_path):
-    plans = [plan for data in ("here", "there") for plan in plans_of(data=data, stack="")]
-    task = TASK._replace(group_key=None)
+@pytest.mark.parametrize("key", [None, group_key])
+def test_one_set_of_data_is_in_memory_at_a_time(key, tmp_path):
+    class Rows:
+        """Data that can be watched."""
+
+    living, most = weakref.WeakSet(), []
+
+    def read_rows(recipe, device):
+        most.append(len(living))
+        rows = Rows()
+        living.add(rows)
+        return rows
+
+    def of_rows(group, rows, *rest):
+        train_group(group, "rows", *rest)
+
+    task = TASK._replace(read=read_rows, train_group=of_rows, group_key=key)
+    plans = [plan for data in ("here", "there") for plan in plans_of(data=data)]
     train(task, plans, device="cpu", folder=tmp_path)
-    assert READ == ["here", "there"]
+    assert most == [0] * (2 if key is None else 4)  # once more to train, where runs are grouped by what they see
 
 
 def test_groups_side_by_side_are_those_one_after_the_other(tmp_path):

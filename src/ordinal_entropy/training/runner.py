@@ -143,9 +143,9 @@ def _groups(left: Group, data: _Data, *, go_on: bool) -> list[Group]:
         return [[each] for each in left]
     groups: dict[Hashable, Group] = {}
     for plan, run in left:
-        found = data(plan.recipe)
+        data(plan.recipe)  # what cannot be read is no failure of a run
         try:
-            own = group_key(plan, run, found)
+            own = group_key(plan, run, data(plan.recipe))
         except Exception as error:
             if not go_on or runs.concerns_all(error):
                 raise
@@ -179,9 +179,10 @@ def _train(
     while waiting:
         group = waiting.pop(0)
         recipe, first = group[0][0].recipe, group[0][1]
-        found, on_scores = data(recipe), _logging(data.task, group, on_metrics)
+        data(recipe)  # what cannot be read is no failure of a run
+        on_scores = _logging(data.task, group, on_metrics)
         try:
-            data.task.train_group(group, found, data.device, None if progress is None else tell, on_scores)
+            data.task.train_group(group, data(recipe), data.device, None if progress is None else tell, on_scores)
         except Exception as error:
             if not go_on or data.task.processes(recipe) > 1 or runs.concerns_all(error):
                 raise
