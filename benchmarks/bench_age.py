@@ -38,12 +38,13 @@ from torch import Tensor
 
 from ordinal_entropy import kernels
 from ordinal_entropy.models import backbones
-from ordinal_entropy.tasks import Plan, method_of
+from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import task_loss
 from ordinal_entropy.tasks.age.metrics import ShotErrors
 from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age
-from ordinal_entropy.tasks.on_images import settings
+from ordinal_entropy.tasks.on_images.training import settings
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import training
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Images

@@ -24,7 +24,7 @@ import torch
 
 from ordinal_entropy import balance, tasks
 from ordinal_entropy.comparison import paired
-from ordinal_entropy.tasks import Plan
+from ordinal_entropy.training.plans import Plan
 
 import record
 

@@ -162,7 +162,13 @@ KINDS = (
     Kind("study, summary.json", "study", "summary.json", (_REPORT, _COMPARE), text=True),
     Kind("study, curves.json", "study", "curves.json", (_REPORT, _COMPARE), text=True),
     Kind("study, study.json", "study", "study.json", (_REPORT, _COMPARE), text=True),
-    Kind("study, checkpoint.pt", "stopped-study", "training/checkpoint.pt", (_COMPARE,), ("pth: zeros",)),
+    Kind(
+        "study, checkpoint.pt",
+        "stopped-study",
+        "training/stack-0d50df0cd377/checkpoint.pt",
+        (_COMPARE,),
+        ("pth: zeros",),
+    ),
 )
 
 
@@ -323,7 +329,7 @@ WHOLE: dict[str, Write] = {
     "stopped": _made(_RUN, "result.json", "oe-seed0/result.json"),
     "stopped-on-images": _made(_RUN_ON_IMAGES, "result.json", "oe-seed0/result.json"),
     "study": _made(_COMPARE),
-    "stopped-study": _made(_COMPARE, "summary.json", "curves.json", "report.html"),
+    "stopped-study": _made(_COMPARE, "summary.json", "curves.json", "report.html", "training/*/result.json"),
 }
 
 

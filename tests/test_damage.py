@@ -25,7 +25,7 @@ SETTINGS = {
     "tabular": "generated=100 epochs=2 batch_size=32 hidden=8 embedding=none feature_rows=0",
     "age": "generated=100 backbone=test_resnet image_size=32 padding=2 epochs=2 batch_size=32 feature_rows=8",
 }
-CHECKPOINT = {"linear": "checkpoint.pt", "tabular": "oe-seed0/checkpoint.pt", "age": "oe-seed0/last.ckpt"}
+CHECKPOINT = {"linear": "oe-seed0/checkpoint.pt", "tabular": "oe-seed0/checkpoint.pt", "age": "oe-seed0/last.ckpt"}
 ODD = (None, "x", 7, -1, [], {}, True, float("nan"))
 
 
@@ -218,7 +218,7 @@ def test_a_checkpoint_of_images_is_read_as_plain_values_and_another_is_named(mad
 
 
 def test_a_stopped_run_on_images_goes_on_through_the_same_reader(made, monkeypatch):
-    from ordinal_entropy.tasks import on_images
+    from ordinal_entropy.tasks.on_images import training as on_images
 
     folders, log, settings = made("age"), runs.Run.log, on_images.settings
 

@@ -39,6 +39,7 @@ from ordinal_entropy import (
 )
 from ordinal_entropy.recipes import defaults, described, explained
 from ordinal_entropy.studies import examples, grid, rounds, tables
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.torchvision_guard import torchvision_problem
 
 app = typer.Typer(
@@ -496,17 +497,22 @@ def compare(
                 f"{most}{len(rows) * seeds} runs of {_length(recipe)} on {where}, in {place}"
             )
 
-            def trained(some: Sequence[int], out: Path) -> dict[str, Any]:
+            def trained(some: Sequence[int], new: Sequence[int] | None = None) -> dict[str, Any]:
+                own: dict[str, Any] = {
+                    "out": place,
+                    "device": where,
+                    "jobs": jobs,
+                    "go_on": True,
+                    "new": new,
+                    "stop_early": rule,
+                }
                 with _progress() as progress:
-                    return grid.summary_of(
-                        task, variants, recipe, some, out=out, device=where, progress=progress, jobs=jobs, go_on=True
-                    )
+                    return grid.summary_of(task, variants, recipe, some, progress=progress, **own)
 
             if rule is None:
-                summary = trained(numbers, place)
+                summary = trained(numbers)
             else:
-                in_rounds = rounds.rounds_of(task, numbers, jobs, len(rows))
-                summary = _settled(task, trained, in_rounds, place, rule)
+                summary = rounds.settled(trained, rounds.rounds_of(numbers, jobs, len(rows)), _say)
             count = len(summary["methods"][summary["baseline"]]["values"])
             if len(summary["failures"]) == len(rows) * count:
                 first = summary["failures"][0]
@@ -524,8 +530,6 @@ def compare(
                 notes=[studies.QUICK] if short else [],
                 command=["compare", task, *chosen, *given, "--device", where],
             )
-        if rule is not None and not summary.get("failures"):  # a round that is tried again finds its runs in its folder
-            rounds.gather_runs(place)
         console = _console()
         with studies.reading_summary(place) if read_back else nullcontext():
             _print_scores(console, summary, _scale(summary))
@@ -569,29 +573,6 @@ def _runs(count: int) -> str:
     return f"{count:,} run{'' if count == 1 else 's'}"
 
 
-def _settled(
-    task: str,
-    trained: Callable[[Sequence[int], Path], dict[str, Any]],
-    in_rounds: Sequence[Sequence[int]],
-    out: Path,
-    rule: comparison.StopEarly,
-) -> dict[str, Any]:
-    """Trains round after round until no verdict is open; rounds that were trained before a stop are read back."""
-    found: list[dict[str, Any]] = []
-    curves = []
-    for some in in_rounds:
-        place = rounds.folder_of(task, some, out)
-        found.append(trained(some, place))
-        curves.append(runs.read_json(place / "curves.json"))
-        summary = rounds.joined(found, rule)
-        verdicts = ", ".join(f"{name} {pair['verdict']}" for name, pair in summary["paired"].items())
-        _say(f"After {some[-1] + 1} of at most {rule.at_most} seeds: {verdicts}")
-        if comparison.settled(summary):
-            break
-    rounds.join_curves(out, curves)
-    return summary
-
-
 def _scale(summary: dict[str, Any]) -> float:
     """What scores are printed in multiples of, so that the baseline's small mean has digits before the point."""
     mean = summary["methods"][summary["baseline"]]["mean"]
@@ -632,7 +613,7 @@ def train(
         place = out or _folder(f"{task}-{method}-seed{seed}", what)
         if not (place / "result.json").exists():
             tasks.load(task).check(recipe)
-            tasks.load(task).check_method(tasks.Plan(method, seed, recipe))
+            tasks.load(task).check_method(Plan(method, seed, recipe))
         own_folder.take(place, recipe)
         run = runs.create(place, what, method, seed, defaults=defaults(recipe))
         result = run.result(_RESULT)
@@ -653,7 +634,7 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
         if step not in logged:
             run.log(step=step, **scores[0]._asdict())
 
-    plan = tasks.Plan(run.method, run.seed, recipe)
+    plan = Plan(run.method, run.seed, recipe)
     with _progress() as progress:
         (scores,) = tasks.load(task).train([plan], device=device, folder=run.path, progress=progress, on_metrics=log)
     numbers = {

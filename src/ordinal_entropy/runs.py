@@ -73,8 +73,8 @@ def disk_full(error: BaseException) -> bool:
 
 
 def concerns_all(error: BaseException) -> bool:
-    """Whether other runs would raise the same: a package is missing, or the disk is full."""
-    return isinstance(error, ImportError) or disk_full(error)
+    """Whether it is no failure of one run: a package is missing, a folder is damaged, or the disk is full."""
+    return isinstance(error, (ImportError, FolderError)) or disk_full(error)
 
 
 def write_json(path: str | os.PathLike[str], content: Any, *, indent: int | None = 2) -> None:

@@ -16,6 +16,7 @@ from commands import call
 from ordinal_entropy import tasks
 from ordinal_entropy.cli import app
 from ordinal_entropy.environment import environment
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 __all__ = ["call", "environment"]  # as they are
@@ -55,7 +56,7 @@ def train(task, preset, settings, runs, folder, *, stop_at=None):
         where the training was stopped.
     """
     recipe = tasks.recipe(task, preset, settings)
-    plans = [tasks.Plan(method, seed, recipe) for method, seed in runs]
+    plans = [Plan(method, seed, recipe) for method, seed in runs]
 
     def stop(step, scores):
         if step == stop_at:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ordinal_entropy.tasks import Outcome
+from ordinal_entropy.tasks import Task
+from ordinal_entropy.training.outcomes import Outcome
 
 
 @pytest.fixture
@@ -23,12 +24,13 @@ def trained_by(monkeypatch):
     def put(recipe, outcomes):
         asked = []
 
-        def train(plans, *, device, folder, progress, on_metrics, jobs, go_on):  # no more and no less than a task takes
+        def train(task, plans, *, device, folder, progress, jobs, go_on):
             asked.extend(plans)
             return outcomes(plans, folder)
 
         ((name, task),) = recipe.TASKS.items()
-        monkeypatch.setitem(recipe.TASKS, name, task._replace(train=train, check=lambda recipe: None))
+        monkeypatch.setitem(recipe.TASKS, name, task._replace(check=lambda recipe: None))
+        monkeypatch.setattr(Task, "train", train)
         return asked
 
     return put

@@ -13,7 +13,7 @@ from ordinal_entropy.recipes import OF_A_METHOD, defaults, described, lookup, ov
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.study import Picture, Study
-from ordinal_entropy.tasks import Progress
+from ordinal_entropy.training.plans import Progress
 
 QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
 

@@ -12,7 +12,7 @@ from ordinal_entropy import comparison, environment
 from ordinal_entropy.recipes import described
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant
-from ordinal_entropy.tasks import Progress
+from ordinal_entropy.training.plans import Progress
 
 _MB = 2**20
 

@@ -1,4 +1,4 @@
-"""Methods and settings side by side over the same seeds: one stack of runs, one summary."""
+"""Methods and settings side by side over the same seeds: one summary."""
 
 import math
 import time
@@ -11,7 +11,8 @@ from ordinal_entropy import comparison, environment, runs, tasks
 from ordinal_entropy import methods as registry
 from ordinal_entropy.recipes import described
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.tasks import Outcome, Plan, Progress
+from ordinal_entropy.training.outcomes import Outcome
+from ordinal_entropy.training.plans import Plan, Progress
 
 
 class Variant(NamedTuple):
@@ -96,6 +97,8 @@ def summary_of(
     jobs: int = 1,
     others: Mapping[str, Any] | None = None,
     go_on: bool = False,
+    new: Sequence[int] | None = None,
+    stop_early: comparison.StopEarly | None = None,
 ) -> dict[str, Any]:
     """Trains every variant with every seed and summarises the scores; the first variant is what others are held to.
 
@@ -108,9 +111,11 @@ def summary_of(
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
         paper: scores of the paper by the variants' names.
-        jobs: processes that train runs side by side, where the task does not train them as one stack.
+        jobs: processes that train side by side what the task does not train as one stack.
         others: recipes of variants with a label, by the labels.
         go_on: a run that raises an exception is noted among the failures, and the others go on.
+        new: the seeds to be trained, where the others were in an earlier round.
+        stop_early: the rule by which rounds may end; intervals and p-values then allow for the looks.
 
     Returns:
         The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",
@@ -127,30 +132,28 @@ def summary_of(
     training = out / "training"
     resumed = training.exists() and any(training.iterdir())
     start = time.perf_counter()
-    scores = about.train(
-        plans, device=device, folder=training, progress=progress, on_metrics=None, jobs=jobs, go_on=go_on
-    )
+    chosen = plans if new is None else plans_of(variants, by_label, new)
+    scores = about.train(chosen, device=device, folder=training, progress=progress, jobs=jobs, go_on=go_on)
+    if new is not None:
+        scores = about.gather(plans, folder=training)
     seconds = time.perf_counter() - start
+    by_variant = {name: scores[k * len(seeds) :][: len(seeds)] for k, name in enumerate(names)}
+    every = [(name, seed, score) for name, own in by_variant.items() for seed, score in zip(seeds, own, strict=True)]
     curves = [
-        {"variant": names[k // len(seeds)], "seed": plan.seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
-        for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+        {"variant": name, "seed": seed, **{key: _short(getattr(score, key)) for key in _CURVES}}
+        for name, seed, score in every
         if score.failure is None
     ]
     failures = [
-        comparison.Failure(names[k // len(seeds)], plan.seed, score.failure["type"], score.failure["message"])
-        for k, (plan, score) in enumerate(zip(plans, scores, strict=True))
+        comparison.Failure(name, seed, score.failure["type"], score.failure["message"])
+        for name, seed, score in every
         if score.failure is not None
     ]
     steps = next((score.steps for score in scores if score.failure is None), [])
     runs.write_json(out / "curves.json", {"steps": steps, "runs": curves}, indent=None)
-    grouped = {
-        name: {
-            at: [getattr(score, at) for score in scores[k * len(seeds) : (k + 1) * len(seeds)]]
-            for at in ("last", "best_validation", "best_test")
-        }
-        for k, name in enumerate(names)
-    }
-    details = {name: _details(scores[k * len(seeds) : (k + 1) * len(seeds)], scores) for k, name in enumerate(names)}
+    points = ("last", "best_validation", "best_test")
+    grouped = {name: {at: [getattr(score, at) for score in own] for at in points} for name, own in by_variant.items()}
+    details = {name: _details(own, scores) for name, own in by_variant.items()}
     first: dict[str, str] = {}  # name of each label's first variant
     for variant in variants:
         first.setdefault(variant.label, variant.name)
@@ -164,6 +167,7 @@ def summary_of(
             environment=_trained_in(training),
             baseline=first[label],
             failures=[each for each in failures if label == next(v.label for v in variants if v.name == each.method)],
+            stop_early=stop_early,
         )
         for label in first
     ]

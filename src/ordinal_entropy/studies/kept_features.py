@@ -1,6 +1,5 @@
 """What a study makes of the features that its runs kept: entropies, tables, pictures."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ordinal_entropy import files, runs, tasks
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
-from ordinal_entropy.tasks import Plan, run_names
+from ordinal_entropy.training.outcomes import places
+from ordinal_entropy.training.plans import Plan, run_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,9 +150,10 @@ def _files(subject: Subject, folder: Path, times: Sequence[int], out: Path) -> d
     from ordinal_entropy.vision.features import kept_file
 
     metric = tasks.load(subject.task).metric
-    scores = [each["validation"][metric] for each in (runs.open(folder).result() or {})["history"]]
-    scores = [math.inf if score is None else score for score in scores]
-    at = {"last": times[-1], "best_validation": times[scores.index(min(scores))]}
+    result = runs.open(folder).result() or {}
+    each = zip(result.get("steps", times), result["history"], strict=True)
+    history = [scores for step, scores in each if step in times]
+    at = {point: times[place] for point, place in places(history, metric, result.get("first_stage", 0)).items()}
     return {
         "folder": kept_file(folder, subject.part, times[-1]).parent.relative_to(out).as_posix(),
         **{point: kept_file(folder, subject.part, time).name for point, time in at.items()},

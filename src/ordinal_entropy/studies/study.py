@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.tasks import Plan
+from ordinal_entropy.training.plans import Plan
 
 if TYPE_CHECKING:
     from rich.table import Table

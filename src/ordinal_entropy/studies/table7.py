@@ -24,7 +24,7 @@ from ordinal_entropy.studies import cost, paper
 from ordinal_entropy.studies.cost import Measured
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.study import Study
-from ordinal_entropy.tasks import Progress
+from ordinal_entropy.training.plans import Progress
 
 _STRIDE = 2  # of the map before the head
 _FAR = 10.0  # metres

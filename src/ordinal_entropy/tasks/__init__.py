@@ -3,11 +3,11 @@
 A task is looked up by name and loaded when it is asked for.
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,10 @@ from ordinal_entropy.recipes import (
     unknown,
     written,
 )
+from ordinal_entropy.training import runner
+from ordinal_entropy.training.outcomes import Outcome
+from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.runner import Trainable
 
 _WHERE = {
     "linear": "ordinal_entropy.tasks.operators.recipe",
@@ -46,53 +50,37 @@ _DATA = {  # packages with a module ``data`` and a module ``generated``
 }
 
 _OF_METHODS = {"strength", "tightness_weight", "balance", "rescale", "bins", "decode"}  # keys of recipes
-_LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
-Progress = Callable[[int, int], None]  # steps done, steps in all
-
-
-class Outcome(NamedTuple):
-    """Of one run: at so many steps, on the rows it trains on, on validation rows and on test rows."""
-
-    steps: list[int]
-    train: list[float]
-    validation: list[float]
-    test: list[float]
-    last: float
-    best_validation: float  # test score where the validation score is best
-    best_test: float
-    details: Mapping[str, Mapping[str, float]] = {}  # further ones: "last", "best_validation" -> name
-    failure: Mapping[str, str] | None = None  # "type" and "message" of the exception that a run without scores raised
-
-
-def failed(failure: Mapping[str, str]) -> Outcome:
-    """Of a run that raised an exception: NaN."""
-    return Outcome([], [], [], [], math.nan, math.nan, math.nan, failure=failure)
-
-
-class Plan(NamedTuple):
-    """One run to be carried out."""
-
-    method: str
-    seed: int
-    recipe: Any
 
 
 class Task(NamedTuple):
     """What the command line and the studies need of a task."""
 
+    training: Trainable  # how its runs train
     about: str  # one line
-    metric: str
-    lower_is_better: bool
     presets: Mapping[str, Any]  # recipes by name
     fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for
-    # (plans, device, folder, progress, on_metrics, jobs, go_on): goes on from the folder
-    train: Callable[..., list[Outcome]]
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
-    check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, before anything is written
-    check_method: Callable[[Plan], None] = lambda plan: None  # refuses a method that no such run can have, likewise
+    check_method: Callable[[Plan], None]  # refuses a method that no such run can have, before anything is written
+    check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, likewise
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name
     paper_at: str = "best_test"  # which score of a run the paper has: "last", "best_validation" or "best_test"
     pictured: Callable[..., list[Any]] | None = None  # (plan, count, device, folder): predicted maps of test images
+    lower_is_better: bool = True
+
+    @property
+    def metric(self) -> str:
+        """The score that decides."""
+        return self.training.metric
+
+    @property
+    def train(self) -> Callable[..., list[Outcome]]:
+        """Trains its runs: :func:`ordinal_entropy.training.runner.train` from its second argument on."""
+        return partial(runner.train, self.training)
+
+    @property
+    def gather(self) -> Callable[..., list[Outcome]]:
+        """The outcomes of runs that were trained: :func:`ordinal_entropy.training.runner.gather`, likewise."""
+        return partial(runner.gather, self.training)
 
 
 class Data(NamedTuple):
@@ -316,36 +304,6 @@ def planned(folder: Path, settings: Sequence[str] = ()) -> tuple[str, Plan]:
         methods.describe(run.method)  # an unknown one is an error
         own = restored(next(iter(load(name).presets.values())), content)
     return name, Plan(run.method, run.seed, override(own, settings))
-
-
-def run_names(plans: Sequence[Plan]) -> list[str]:
-    """A folder's name for each run: method, seed, and the keys in which the recipes differ, or a hash of many.
-
-    Example:
-        >>> from ordinal_entropy.tasks.age.recipe import Age
-        >>> run_names([Plan("baseline", 0, Age()), Plan("oe", 0, Age(strength=5.0))])
-        ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
-    """
-    keys = [each.name for each in fields(plans[0].recipe)]
-    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
-    names = []
-    for plan in plans:
-        start = f"{plan.method}-seed{plan.seed}"
-        own = "-".join([start, *(f"{key}={_text(getattr(plan.recipe, key))}" for key in differing)])
-        names.append(own if len(own) <= _LONGEST else f"{start}-{hashlib.sha256(own.encode()).hexdigest()[:12]}")
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"
-        )
-    return names
-
-
-def _text(value: Any) -> str:
-    """Of a value, for the name of a folder."""
-    text = (
-        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
-    )
-    return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
 
 
 def spread_rows(count: int, most: int) -> Tensor:

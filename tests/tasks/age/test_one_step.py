@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 from ordinal_entropy.models import backbones
-from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.age.recipe import AGE, Age, faces, split_for
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.training import read_checkpoint

@@ -1,6 +1,5 @@
 """The age task as its user meets it, on drawn faces."""
 
-import json
 import math
 import os
 import shutil
@@ -11,9 +10,10 @@ import torch
 from commands import call
 from ordinal_entropy import methods, runs, tasks
 from ordinal_entropy.recipes import override
-from ordinal_entropy.tasks import Plan, method_of, run_names
+from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
+from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.features import SCORES, kept_scores
 from ordinal_entropy.vision.training import read_checkpoint
 
@@ -278,19 +278,6 @@ def test_folders_are_named_by_what_differs():
     far = [Plan("oe", 0, Age(data=letter * 200)) for letter in "ab"]
     short = run_names(far)
     assert len(set(short)) == 2 and all(len(name) < 30 and name.startswith("oe-seed0-") for name in short)
-
-
-def test_an_outcome_survives_scores_that_are_no_numbers():
-    history = [
-        {part: {"mae": score} for part, score in zip(("train", "validation", "test"), scores, strict=True)}
-        for scores in [(1.0, None, 5.0), (1.0, 3.0, 4.0), (1.0, 2.0, 6.0), (1.0, 7.0, 3.0)]
-    ]
-    outcome = AGE.outcome(
-        json.loads(json.dumps(history)), {"last": {"entropy": None}, "best_validation": {"entropy": 2.0}}
-    )
-    assert (outcome.last, outcome.best_validation, outcome.best_test) == (3.0, 6.0, 3.0)
-    assert outcome.details["best_validation"] == {"mae": 6.0, "entropy": 2.0}
-    assert outcome.details["last"]["mae"] == 3.0 and math.isnan(outcome.details["last"]["entropy"])
 
 
 def test_details_are_of_the_test_images_and_of_the_kept_features(drawn, tmp_path):

@@ -15,9 +15,9 @@ from commands import call
 from ordinal_entropy import capture, methods, runs, tasks
 from ordinal_entropy.models import csrnet
 from ordinal_entropy.recipes import override
-from ordinal_entropy.tasks import Plan, run_names
 from ordinal_entropy.tasks.crowd import data, density, generated
 from ordinal_entropy.tasks.crowd.recipe import CROWD, PRESETS, Crowd, crowds, prepare, split_for
+from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.training import read_checkpoint

@@ -9,10 +9,10 @@ from PIL import Image
 
 from ordinal_entropy import capture
 from ordinal_entropy.models import decoder, newcrfs
-from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import augmented, random_draws
 from ordinal_entropy.tasks.depth.recipe import DEPTH, Depth
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.training import read_checkpoint

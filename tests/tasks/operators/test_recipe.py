@@ -10,10 +10,11 @@ pytest.importorskip("scipy", reason="the splines are SciPy's")
 
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import explained, override
-from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.operators import data, recipe, train
 from ordinal_entropy.tasks.operators.recipe import Operators
+from ordinal_entropy.training.plans import Plan
 
+LINEAR = recipe.TASKS["linear"]
 TINY = Operators(
     rows=30, parts=3, validation_rows=20, test_rows=40, steps=20, hidden=8, evaluate_every=10, paths=50, samples=5
 )
@@ -98,14 +99,14 @@ def test_settings_and_jobs_take_every_key_of_the_recipe_that_they_know():
                 assert getattr(made, field.name) == getattr(changed, field.name)
 
 
-def test_a_stack_trains_in_the_order_of_its_plans(tmp_path):
+def test_the_outcomes_of_a_stack_are_in_the_order_of_its_plans(tmp_path):
     plans = [Plan("ld", 1, replace(TINY, strength=1.0)), Plan("baseline", 0, TINY), Plan("classification", 0, TINY)]
     told = []
-    outcomes = recipe.train_stacked(plans, device="cpu", folder=tmp_path / "run", progress=lambda *x: told.append(x))
+    outcomes = LINEAR.train(plans, device="cpu", folder=tmp_path / "run", progress=lambda *x: told.append(x))
     assert [outcome.steps for outcome in outcomes] == [[0, 10, 20]] * 3
     assert told[-1] == (20, 20)
-    for plan, outcome in zip(plans, outcomes, strict=True):
-        (alone,) = recipe.train_stacked([plan], device="cpu")
+    for number, (plan, outcome) in enumerate(zip(plans, outcomes, strict=True)):
+        (alone,) = LINEAR.train([plan], device="cpu", folder=tmp_path / f"alone-{number}")
         assert outcome.test == pytest.approx(alone.test, rel=1e-4)
         assert outcome.last == outcome.test[-1]
         assert outcome.best_test == min(outcome.test)
@@ -114,7 +115,7 @@ def test_a_stack_trains_in_the_order_of_its_plans(tmp_path):
 
 def test_evaluation_gives_the_last_scores_again(tmp_path):
     plan = Plan("ld", 1, TINY)
-    (outcome,) = recipe.train_stacked([plan], device="cpu", folder=tmp_path)
+    (outcome,) = LINEAR.train([plan], device="cpu", folder=tmp_path)
     again = recipe.evaluate(plan, device="cpu", folder=tmp_path)
     assert again == {
         "step": 20,
@@ -124,11 +125,18 @@ def test_evaluation_gives_the_last_scores_again(tmp_path):
     }
 
 
-def test_runs_of_a_stack_share_all_but_their_method():
-    with pytest.raises(ValueError, match="expected runs of a stack to differ in strength, balance, samples"):
-        recipe.train_stacked([Plan("ld", 0, TINY), Plan("ld", 0, replace(TINY, hidden=9))], device="cpu")
+def test_runs_that_differ_in_more_than_their_method_are_stacks_of_their_own(tmp_path):
+    wide = replace(TINY, hidden=9)
+    plans = [Plan(method, 0, own) for method in ("baseline", "ld") for own in (TINY, wide)]
+    told = []
+    outcomes = LINEAR.train(plans, device="cpu", folder=tmp_path / "both", progress=lambda *x: told.append(x))
+    assert told == [(10, 40), (20, 40), (30, 40), (40, 40)]
+    for own in (TINY, wide):
+        chosen = [k for k, plan in enumerate(plans) if plan.recipe == own]
+        apart = LINEAR.train([plans[k] for k in chosen], device="cpu", folder=tmp_path / str(own.hidden))
+        assert [outcomes[k] for k in chosen] == apart
     with pytest.raises(ValueError, match="expected at least one run, got none"):
-        recipe.train_stacked([], device="cpu")
+        LINEAR.train([], device="cpu", folder=tmp_path)
 
 
 TOO_HOT = RuntimeError("the device\nis too hot")
@@ -154,7 +162,7 @@ class TestGoOn:
     def trained(self, folder, plans=plans):
         """Outcomes, and what progress was told."""
         told = []
-        found = recipe.train_stacked(
+        found = LINEAR.train(
             plans, device="cpu", folder=folder, progress=lambda *numbers: told.append(numbers), go_on=True
         )
         return found, told
@@ -166,11 +174,17 @@ class TestGoOn:
 
     def test_a_stack_without_a_failure_is_one_stack(self, tmp_path):
         outcomes, told = self.trained(tmp_path)
-        assert told == [(10, 20), (20, 20)] and [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-        assert outcomes == recipe.train_stacked(self.plans, device="cpu")
+        assert told == [(10, 20), (20, 20)]
+        (checkpoint,) = tmp_path.rglob("checkpoint.pt")
+        assert {path.name for path in tmp_path.iterdir()} == {*self.names, checkpoint.parent.name}
+        for name in self.names:
+            run = runs.open(tmp_path / name)
+            assert run.result() is not None and [line["step"] for line in run.metrics()] == [0, 10, 20]
+        assert self.trained(tmp_path) == (outcomes, [])
 
     def test_where_a_run_fails_the_others_go_on(self, tmp_path, monkeypatch):
-        expected = recipe.train_stacked(self.plans, device="cpu")
+        expected, _ = self.trained(tmp_path / "whole")
+        tmp_path = tmp_path / "broken"
         with monkeypatch.context() as patch:
             patch.setattr(train._Training, "advance", broken(("baseline", 1)))
             outcomes, told = self.trained(tmp_path)
@@ -179,7 +193,7 @@ class TestGoOn:
         assert math.isnan(outcomes[1].best_validation) and outcomes[1].test == []
         self.same([outcomes[k] for k in (0, 2, 3)], [expected[k] for k in (0, 2, 3)])
         assert told == [(10, 20), *((done, 80) for done in (10, 20, 30, 50, 60, 70, 80))]
-        assert "too hot" in runs.read_json(tmp_path / "failure.json")["traceback"]  # of the stack
+        assert "too hot" in runs.read_json(tmp_path / self.names[1] / "failure.json")["traceback"]
         found = [runs.open(tmp_path / name) for name in self.names]
         assert [run.result() is None for run in found] == [run.failure() is not None for run in found]
         assert [run.failure() is not None for run in found] == [False, True, False, False]
@@ -187,7 +201,7 @@ class TestGoOn:
         assert again["step"] == 20 and again["test"] == pytest.approx(outcomes[3].last)
 
         once_more, told = self.trained(tmp_path)  # the run that failed, only
-        assert told == [(30, 80), (40, 80)]
+        assert told == [(10, 20), (20, 20)]
         self.same(once_more, expected)
         assert [once_more[k] for k in (0, 2, 3)] == [outcomes[k] for k in (0, 2, 3)]
         assert found[1].failure() is None and found[1].result() is not None
@@ -214,9 +228,10 @@ class TestGoOn:
                     raise KeyboardInterrupt
 
             with pytest.raises(KeyboardInterrupt):
-                recipe.train_stacked(self.plans, device="cpu", folder=tmp_path / "stopped", progress=stop, go_on=True)
+                LINEAR.train(self.plans, device="cpu", folder=tmp_path / "stopped", progress=stop, go_on=True)
             outcomes, told = self.trained(tmp_path / "stopped")
-        assert told == [(10, 80), (60, 80), (70, 80), (80, 80)]
+        stack, alone = (10, 40), [(10, 60), (30, 60), (40, 60)]  # of the first and the last; the third goes on
+        assert told == [stack, *alone, (60, 60)]
         assert outcomes[1:] == expected[1:] and outcomes[0].failure["message"] == expected[0].failure["message"]
 
     def test_features_lie_where_those_of_a_stack_do(self, tmp_path, monkeypatch):
@@ -239,11 +254,10 @@ class TestGoOn:
             outcomes, told = self.trained(tmp_path)
             assert all(outcome.failure["type"] == "RuntimeError" for outcome in outcomes)
             assert all(done <= total for done, total in told)
-            for folder, go_on in ((tmp_path, False), (None, True)):
-                with pytest.raises(RuntimeError, match="too hot"):
-                    recipe.train_stacked(self.plans, device="cpu", folder=folder, go_on=go_on)
+            with pytest.raises(RuntimeError, match="too hot"):
+                LINEAR.train(self.plans, device="cpu", folder=tmp_path)
         outcomes, _ = self.trained(tmp_path)
-        self.same(outcomes, recipe.train_stacked(self.plans, device="cpu"))
+        self.same(outcomes, self.trained(tmp_path / "whole")[0])
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), ModuleNotFoundError("no scipy")])
     def test_what_is_no_failure_of_a_run_is_raised(self, error, tmp_path, monkeypatch):
@@ -253,16 +267,23 @@ class TestGoOn:
         assert not list(tmp_path.rglob("failure.json"))
 
     def test_so_is_what_hits_all_runs_before_they_begin(self, tmp_path):
-        self.trained(tmp_path)
-        plans = [plan._replace(recipe=replace(TINY, data_seed=1)) for plan in self.plans]
+        data.write(tmp_path / "rows", "linear", *data.generate("linear", train=90, test=50))
+        own = [plan._replace(recipe=replace(TINY, data=str(tmp_path / "rows"))) for plan in self.plans]
+        self.trained(tmp_path / "runs", own)
+        for result in tmp_path.glob("runs/*/result.json"):
+            result.unlink()
+        data.write(tmp_path / "rows", "linear", *data.generate("linear", train=90, test=50, seed=1))
         with pytest.raises(
             ValueError, match=r"expected a checkpoint of the same training in .*, got one with other rows"
         ):
-            self.trained(tmp_path, plans)
+            self.trained(tmp_path / "runs", own)
+        plans = [plan._replace(recipe=replace(plan.recipe, data_seed=1)) for plan in own]
+        with pytest.raises(ValueError, match=r"expected recipe\.data_seed to be 0 as in the run that .* holds, got 1"):
+            self.trained(tmp_path / "runs", plans)
         plans = [plan._replace(recipe=replace(TINY, data=str(tmp_path / "nowhere"))) for plan in self.plans]
         with pytest.raises(FileNotFoundError, match=r"got no \.npz file"):
             self.trained(tmp_path / "other", plans)
-        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+        assert not list(tmp_path.rglob("failure.json"))
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from safetensors.numpy import load_file
 from commands import call
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import override
-from ordinal_entropy.tasks import Plan
 from ordinal_entropy.tasks.tabular import checkpoint, generated, train
-from ordinal_entropy.tasks.tabular.recipe import PRESETS, Tabular, check, evaluate, table, train_stacked
+from ordinal_entropy.tasks.tabular.recipe import PRESETS, TABULAR, Tabular, check, evaluate, table
 from ordinal_entropy.tasks.tabular.stack import Stack
+from ordinal_entropy.training.plans import Plan
 
 SMALL = ["epochs=3", "hidden=8", "pieces=4", "embedding_size=2", "batch_size=32", "bins=10", "feature_rows=60"]
 SETTINGS = [f"--set={each}" for each in SMALL]
@@ -72,8 +72,8 @@ def test_train_evaluate_and_read_back():
 def test_double_precision_from_the_first_step_to_the_checkpoint(tmp_path):
     """The scores of training are those of the parameters that were written, to the last digits of float64."""
     plan = Plan("oe-balanced", 0, tiny("dtype=float64"))
-    (outcome,) = train_stacked([plan], device="cpu", folder=tmp_path / "runs")
-    (single,) = train_stacked([plan._replace(recipe=tiny())], device="cpu", folder=tmp_path / "single")
+    (outcome,) = TABULAR.train([plan], device="cpu", folder=tmp_path / "runs")
+    (single,) = TABULAR.train([plan._replace(recipe=tiny())], device="cpu", folder=tmp_path / "single")
     kept = checkpoint.load(tmp_path / "runs" / "oe-balanced-seed0").state
     tensors = [*kept.parameters.values(), *kept.mean.values(), *kept.square.values(), *kept.best.values(), kept.balance]
     assert {tensor.dtype for tensor in tensors} == {torch.float64}
@@ -186,7 +186,7 @@ def test_where_every_run_fails_that_is_the_sentence(monkeypatch):
     assert "every run failed, the first with RuntimeError: no memory left" in answer.stderr
     assert "Traceback" not in answer.stderr and not Path("both/summary.json").exists()
     with pytest.raises(RuntimeError, match="no memory left"):
-        train_stacked(plans(tiny()), device="cpu", folder=Path("raised"))
+        TABULAR.train(plans(tiny()), device="cpu", folder=Path("raised"))
 
 
 @pytest.mark.usefixtures("without_page")
@@ -224,18 +224,33 @@ def test_quick_is_far_better_than_the_mean():
 
 def test_a_stack_is_its_runs_one_by_one(tmp_path):
     recipe = tiny()
-    together = train_stacked(plans(recipe), device="cpu", folder=tmp_path / "a")
+    together = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "a")
     for k, plan in enumerate(plans(recipe)):
-        (own,) = train_stacked([plan], device="cpu", folder=tmp_path / f"b{k}")
+        (own,) = TABULAR.train([plan], device="cpu", folder=tmp_path / f"b{k}")
         assert own.test == pytest.approx(together[k].test, rel=1e-3)
     assert len({outcome.last for outcome in together}) == 4
     assert together[0].best_test <= together[0].best_validation
 
 
+def test_each_run_of_a_stack_logs_its_own_scores(tmp_path):
+    mixed = [Plan(method, seed, tiny()) for method, seed in (("oe", 0), ("baseline", 0), ("ld", 1), ("baseline", 1))]
+    told = []
+    outcomes = TABULAR.train(
+        mixed,
+        device="cpu",
+        folder=tmp_path,
+        on_metrics=lambda epoch, scores: told.append([each.test for each in scores]),
+    )
+    assert told == [list(each) for each in zip(*(outcome.test for outcome in outcomes), strict=True)]
+    for plan, outcome in zip(mixed, outcomes, strict=True):
+        lines = runs.open(tmp_path / f"{plan.method}-seed{plan.seed}").metrics()
+        assert [line["test_rmse"] for line in lines] == outcome.test
+
+
 def test_keys_of_a_method_may_differ_and_others_make_other_stacks(tmp_path):
     several = [Plan("oe", 0, tiny("strength=0.1")), Plan("oe", 0, tiny("strength=5")), Plan("oe", 0, tiny("hidden=12"))]
     told = []
-    found = train_stacked(
+    found = TABULAR.train(
         several, device="cpu", folder=tmp_path / "a", progress=lambda done, total: told.append((done, total))
     )
     assert len({outcome.last for outcome in found}) == 3
@@ -245,7 +260,7 @@ def test_keys_of_a_method_may_differ_and_others_make_other_stacks(tmp_path):
 def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     """Killed at any moment: while the checkpoints are written, some runs may be an epoch ahead."""
     recipe = tiny("epochs=6")
-    whole = train_stacked(plans(recipe), device="cpu", folder=tmp_path / "whole")
+    whole = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "whole")
     monkeypatch.setattr(train, "_SECONDS", 0.0)
     save, saved = train.checkpoint.save, []
 
@@ -257,11 +272,11 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(train.checkpoint, "save", stop)
     with pytest.raises(KeyboardInterrupt):
-        train_stacked(plans(recipe), device="cpu", folder=tmp_path / "stopped")
+        TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "stopped")
     monkeypatch.setattr(train.checkpoint, "save", save)
     with (tmp_path / "stopped" / "oe-seed1" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "tr')  # torn
-    again = train_stacked(plans(recipe), device="cpu", folder=tmp_path / "stopped")
+    again = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "stopped")
     assert [own.test for own in again] == [pytest.approx(own.test, rel=1e-4) for own in whole]
     for folder in (tmp_path / "stopped").iterdir():
         assert [line["step"] for line in runs.open(folder).metrics()] == [1, 2, 3, 4, 5, 6]
@@ -270,13 +285,13 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
 
 def test_another_table_in_the_same_place_is_refused(tmp_path):
     recipe = tiny()
-    train_stacked(plans(recipe)[:1], device="cpu", folder=tmp_path / "a")
+    TABULAR.train(plans(recipe)[:1], device="cpu", folder=tmp_path / "a")
     generated.make("elsewhere", seed=8, count=300)
     os.replace("elsewhere/houses.csv", "made/houses.csv")
     with pytest.raises(
-        ValueError, match=r"expected the table that the run in .*baseline-seed0 was trained on, got another"
+        ValueError, match=r"expected the data that the run in .*baseline-seed0 was trained on, got other"
     ):
-        train_stacked(plans(recipe), device="cpu", folder=tmp_path / "a")
+        TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "a")
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
@@ -342,9 +357,7 @@ def test_data_commands():
 
 def test_nothing_to_train(tmp_path):
     with pytest.raises(ValueError, match="expected at least one run, got none"):
-        train_stacked([], device="cpu", folder=tmp_path)
-    with pytest.raises(ValueError, match="expected a folder for the runs, got none"):
-        train_stacked(plans(tiny()), device="cpu")
+        TABULAR.train([], device="cpu", folder=tmp_path)
 
 
 @pytest.mark.skipif("ORDINAL_ENTROPY_DATA" not in os.environ, reason="needs real tables")
@@ -352,7 +365,7 @@ def test_published_splits_of_a_real_table(tmp_path):
     """A few epochs on concrete are far better than the mean, on every split."""
     path = Path(os.environ["ORDINAL_ENTROPY_DATA"]) / "uci" / "concrete.npz"
     recipe = Tabular(data=str(path), epochs=5, hidden=32, feature_rows=0)
-    found = train_stacked(plans(recipe, ("baseline",), range(20)), device="cpu", folder=tmp_path)
+    found = TABULAR.train(plans(recipe, ("baseline",), range(20)), device="cpu", folder=tmp_path)
     assert max(outcome.last for outcome in found) < 0.75 * np.load(path)["y"].std()
     assert all(math.isfinite(outcome.best_validation) for outcome in found)
 

@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
-from ordinal_entropy.tasks import Plan, Task, method_of, on_images
+from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
-from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
+from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -197,32 +199,23 @@ def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepa
 
 
 _BY_SHOT = {"all": "", "many": "_many", "median": "_median", "few": "_few"}
-AGE = OnImages(
-    "age",
-    METRIC,
-    faces,
-    ("data", "generated", "skip_bad", "image_size", "memory"),
-    prepare,
-    shown={f"{shot} shots": f"{METRIC}{end}" for shot, end in _BY_SHOT.items() if end},
-    facts={"low": float, "high": float, "counts": [int]},
-)
-
-TASKS = {
-    "age": Task(
-        "the age of a face",
+AGE = on_images.task(
+    OnImages(
+        "age",
         METRIC,
-        True,
-        PRESETS,
-        (),
-        AGE.train,
-        AGE.evaluate,
-        SOURCE.check,
-        AGE.check_method,
-        details={
-            "Test MAE by shot": {heading: f"mae{end}" for heading, end in _BY_SHOT.items()},
-            "Test GM by shot": {heading: f"gm{end}" for heading, end in _BY_SHOT.items()},
-            **on_images.FEATURE_TABLES,
-        },
-        paper_at="best_validation",  # as the benchmark has it
-    )
-}
+        faces,
+        ("data", "generated", "skip_bad", "image_size", "memory"),
+        prepare,
+        shown={f"{shot} shots": f"{METRIC}{end}" for shot, end in _BY_SHOT.items() if end},
+        facts={"low": float, "high": float, "counts": [int]},
+    ),
+    about="the age of a face",
+    presets=PRESETS,
+    check=SOURCE.check,
+    details={
+        "Test MAE by shot": {heading: f"mae{end}" for heading, end in _BY_SHOT.items()},
+        "Test GM by shot": {heading: f"gm{end}" for heading, end in _BY_SHOT.items()},
+    },
+    paper_at="best_validation",  # as the benchmark has it
+)
+TASKS = {"age": AGE}

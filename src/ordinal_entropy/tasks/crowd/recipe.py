@@ -19,13 +19,15 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
-from ordinal_entropy.tasks import Plan, Task, method_of, on_images
+from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.crowd import annotations, data, density, generated
 from ordinal_entropy.tasks.crowd.annotations import Points
 from ordinal_entropy.tasks.crowd.data import Record
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.losses import task_loss
-from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
+from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
 from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_left_out
@@ -287,9 +289,9 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)
 
 
-def shown_as(recipe: Crowd) -> on_images.Views:
+def shown_as(recipe: Crowd) -> ShownAs:
     """How training images are shown: crops are of one size, and each epoch draws others."""
-    return on_images.Views(recipe.crop > 0, recipe.crop > 0 or recipe.mirror, maps=True)
+    return ShownAs(recipe.crop > 0, recipe.crop > 0 or recipe.mirror, maps=True)
 
 
 def truth(seen: "Seen") -> Tensor:
@@ -347,31 +349,22 @@ def _used(pixels: Pixels, record: Record, recipe: Crowd) -> _Image | str:
     return _Image(pixels, points, record.split, size)
 
 
-CROWD = OnImages(
-    "crowd",
-    METRIC,
-    crowds,
-    ("data", "generated", "validation", "skip_bad", "max_side", "memory", "kernel", "sigma", "border", "reduce"),
-    prepare,
-    shown={"root MSE": "rmse"},
-    facts={"high": float},
-    truth=truth,
-    views=shown_as,
-)
-
-TASKS = {
-    "crowd": Task(
-        "the number of heads in an image",
+CROWD = on_images.task(
+    OnImages(
+        "crowd",
         METRIC,
-        True,
-        PRESETS,
-        (),
-        CROWD.train,
-        CROWD.evaluate,
-        SOURCE.check,
-        CROWD.check_method,
-        details={"Test errors of counts": {"MAE": "mae", "root MSE": "rmse"}, **on_images.FEATURE_TABLES},
-        paper_at="best_test",  # as the code of CSRNet has it
-        pictured=CROWD.pictured,
-    )
-}
+        crowds,
+        ("data", "generated", "validation", "skip_bad", "max_side", "memory", "kernel", "sigma", "border", "reduce"),
+        prepare,
+        shown={"root MSE": "rmse"},
+        facts={"high": float},
+        truth=truth,
+        views=shown_as,
+    ),
+    about="the number of heads in an image",
+    presets=PRESETS,
+    check=SOURCE.check,
+    details={"Test errors of counts": {"MAE": "mae", "root MSE": "rmse"}},
+    paper_at="best_test",  # as the code of CSRNet has it
+)
+TASKS = {"crowd": CROWD}

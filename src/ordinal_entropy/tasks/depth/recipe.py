@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
-from ordinal_entropy.tasks import Plan, Task, method_of, on_images
+from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
-from ordinal_entropy.tasks.on_images import OnImages, Prepared, Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
+from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
+from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -263,9 +265,9 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
 
 
-def shown_as(recipe: Depth) -> on_images.Views:
+def shown_as(recipe: Depth) -> ShownAs:
     """How training images are shown: augmented maps of one size."""
-    return on_images.Views(maps=True)
+    return ShownAs(maps=True)
 
 
 def truth(seen: "Seen") -> Tensor:
@@ -275,33 +277,23 @@ def truth(seen: "Seen") -> Tensor:
 
 
 _SHOWN = {"delta1": "delta1", "delta2": "delta2", "delta3": "delta3", "REL": "rel", "log10": "log10", "SILog": "silog"}
-DEPTH = OnImages(
-    "depth",
-    METRIC,
-    rooms,
-    ("data", "generated", "skip_bad", "height", "width", "memory"),
-    prepare,
-    shown=_SHOWN,
-    truth=truth,
-    views=shown_as,
-)
-
-TASKS = {
-    "depth": Task(
-        "the depth of the pixels of a room",
+DEPTH = on_images.task(
+    OnImages(
+        "depth",
         METRIC,
-        True,
-        PRESETS,
-        (),
-        DEPTH.train,
-        DEPTH.evaluate,
-        SOURCE.check,
-        DEPTH.check_method,
-        details={
-            "Test scores": {"delta1": "delta1", "REL": "rel", "RMS": "rms", "log10": "log10"},  # as in the paper
-            "Further test scores": {"delta2": "delta2", "delta3": "delta3", "SILog": "silog"},
-            **on_images.FEATURE_TABLES,
-        },
-        pictured=DEPTH.pictured,
-    )
-}
+        rooms,
+        ("data", "generated", "skip_bad", "height", "width", "memory"),
+        prepare,
+        shown=_SHOWN,
+        truth=truth,
+        views=shown_as,
+    ),
+    about="the depth of the pixels of a room",
+    presets=PRESETS,
+    check=SOURCE.check,
+    details={
+        "Test scores": {"delta1": "delta1", "REL": "rel", "RMS": "rms", "log10": "log10"},  # as in the paper
+        "Further test scores": {"delta2": "delta2", "delta3": "delta3", "SILog": "silog"},
+    },
+)
+TASKS = {"depth": DEPTH}

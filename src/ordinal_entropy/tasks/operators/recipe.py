@@ -7,33 +7,30 @@ Ten runs of `linear` as published: the paper gives a test error of 3.0 +- 0.93 e
 for ld, each run at the step that is best on the test rows.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
-from ordinal_entropy.recipes import (
-    cache_folder,
-    defaults,
-    described,
-    require_at_least_1,
-    require_not_negative,
-    require_positive,
-)
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, part_options, run_names
-from ordinal_entropy.tasks.operators import data, train
+from ordinal_entropy.recipes import cache_folder, require_at_least_1, require_not_negative, require_positive
+from ordinal_entropy.tasks import Task, part_options
+from ordinal_entropy.tasks.operators import checkpoint, data, interrupts, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
 from ordinal_entropy.tasks.operators.single import require_trainable
-from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
+from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
+from ordinal_entropy.training.outcomes import PARTS
+from ordinal_entropy.training.plans import Plan, Progress, trained_in
+from ordinal_entropy.training.runner import Group, OnScores, Trainable
 
+METRIC = "mse"
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
 _VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
-# What runs of one stack may differ in; all else is one for all.
-_OF_A_RUN = ("strength", "balance", "samples", "rescale", "initial", "bins", "decode", "method_options")
+# What runs of one stack may differ in, beside samples; all else is one for all.
+_OF_A_RUN = ("strength", "balance", "rescale", "initial", "bins", "decode", "method_options")
 
 
 @dataclass(frozen=True)
@@ -148,6 +145,12 @@ def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> 
     return [with_options(job, part_options(recipe)) for job in found]
 
 
+def check(recipe: Operators) -> None:
+    """Refuses a folder without the files, or with too few rows; nothing is written."""
+    if recipe.data:
+        split(recipe)
+
+
 def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
@@ -170,111 +173,46 @@ def settings(recipe: Operators) -> Settings:
     )
 
 
-def train_stacked(
-    plans: Sequence[Plan],
-    *,
-    device: str,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-    on_metrics: Callable[..., None] | None = None,
-    jobs: int = 1,
-    go_on: bool = False,
-) -> list[Outcome]:
-    """Trains all runs as one stack, which goes on from its checkpoint.
-
-    Runs that keep features have a folder each inside the given one, with their recipe and scores beside the features.
-
-    Args:
-        plans: the runs; they may differ in method, seed and the recipe's keys of the method.
-        device: "cpu", "cuda", ...
-        folder: for the checkpoint, and the folders of runs.
-        progress: is told the steps done and the steps in all; of all runs, where they train one by one.
-        on_metrics: is told the step and the scores of all runs; where they train one by one, of one, as a list of one.
-        jobs: has no part in it: a stack is one process.
-        go_on: a stack that raises an exception says so in ``failure.json`` of the folder, and from then on its runs
-            train one by one, from the beginning, each with a checkpoint in a folder of its own inside. A run that
-            raises one by itself too says so there and in its outcome, and the others go on. Not where the rows cannot
-            be read, a checkpoint is damaged or of something else, or the disk is full; then, and without a folder, the
-            exception is raised here.
-
-    Returns:
-        Outcomes in the order of the plans.
-    """
-    if not plans:
-        raise ValueError("expected at least one run, got none")
-    shared = plans[0].recipe
-    for plan in plans:
-        own = {name: getattr(plan.recipe, name) for name in _OF_A_RUN}
-        if replace(shared, **own) != plan.recipe:
-            raise ValueError(f"expected runs of a stack to differ in {', '.join(_OF_A_RUN)} only, got {plan.recipe}")
-    trained = partial(train.train, split=split(shared), settings=settings(shared), device=device, on_metrics=on_metrics)
-    stack = [job for plan in plans for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
-    kept: list[runs.Run] = []
-    if shared.feature_rows and folder is not None:
-        stack = [replace(job, name=name) for job, name in zip(stack, run_names(plans), strict=True)]
-        kept = [_run(plan, folder / job.name) for plan, job in zip(plans, stack, strict=True)]
-
-    def together() -> list[Outcome]:
-        histories = trained(stack, folder=folder, progress=progress)
-        for run, history in zip(kept, histories, strict=False):  # all of them, or none
-            run.finish({"history": _scores(history)})
-        return [_outcome(history) for history in histories]
-
-    if folder is None or not go_on:
-        return together()
-    whole = runs.Run(folder, {}, "", 0)  # the folder of all runs, which has no recipe.json, but may have failed
-    if whole.failure() is None:
-        try:
-            return together()
-        except Exception as error:
-            if isinstance(error, runs.FolderError) or runs.concerns_all(error):
-                raise
-            whole.fail(error)
-    return _one_by_one(plans, folder, trained, progress)
+def read(recipe: Operators, device: str) -> Split:
+    """The rows of a recipe, for its runs."""
+    return split(recipe)
 
 
-def _one_by_one(
-    plans: Sequence[Plan], folder: Path, trained: Callable[..., list[History]], progress: Progress | None
-) -> list[Outcome]:
-    """Trains each run as a stack of its own, from the checkpoint in its folder; a finished one is read back."""
-    outcomes = []
-    for number, (plan, name) in enumerate(zip(plans, run_names(plans), strict=True)):
-        run = _run(plan, folder / name)
-        alone = jobs_of(plan.recipe, [plan.method], [plan.seed])  # without a name: features lie in the same folder
-
-        def in_all(done: int, total: int, number: int = number) -> None:
-            if progress is not None:
-                progress(number * total + done, len(plans) * total)
-
-        try:
-            (history,) = trained(alone, folder=run.path, progress=in_all)
-        except Exception as error:
-            if isinstance(error, runs.FolderError) or runs.concerns_all(error):
-                raise
-            run.fail(error)
-            outcomes.append(failed(run.failure() or {}))
-        else:
-            run.finish({"history": _scores(history)})
-            outcomes.append(_outcome(history))
-    return outcomes
+def shared(recipe: Operators) -> Operators:
+    """The same for recipes whose runs can share a stack."""
+    return replace(recipe, **{key: getattr(Operators, key) for key in _OF_A_RUN}, samples=None)
 
 
-def _run(plan: Plan, place: Path) -> runs.Run:
-    recipe = {"task": plan.recipe.operator, **described(plan.recipe)}
-    return runs.create(place, recipe, plan.method, plan.seed, defaults=defaults(plan.recipe))
+def group_key(plan: Plan, run: runs.Run, rows: Split) -> str | None:
+    """None of a run that was begun alone, and goes on alone."""
+    return None if (run.path / checkpoint.FILE).exists() else "stack"
 
 
-def _outcome(history: History) -> Outcome:
-    return Outcome(*history, history.last, history.best_validation, history.best_test)
+def train_group(group: Group, rows: Split, device: str, progress: Progress | None, on_scores: OnScores) -> None:
+    """Trains a stack of runs to its end; its checkpoint lies beside the folders of the runs, of a single run inside."""
+    recipe, places = group[0][0].recipe, [run.path for _, run in group]
+    jobs = [job for plan, _ in group for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
+    folder = places[0]
+    if len(group) > 1:
+        of_all = hashlib.sha256(" ".join(place.name for place in places).encode()).hexdigest()[:12]
+        folder = folder.with_name(f"stack-{of_all}")
+        jobs = [replace(job, name=f"../{place.name}") for job, place in zip(jobs, places, strict=True)]
+
+    def told(step: int, scores: Sequence[Scores]) -> None:
+        with interrupts.held():  # all runs of the stack, or none
+            on_scores(step, [_by_part(own) for own in scores])
+
+    histories = train.train(
+        jobs, split=rows, settings=settings(recipe), device=device, folder=folder, progress=progress, on_metrics=told
+    )
+    with interrupts.held():
+        for (_, run), (steps, *scores) in zip(group, histories, strict=True):
+            history = [_by_part(each) for each in zip(*scores, strict=True)]
+            run.finish({"history": history, "steps": steps, "features": {}})
 
 
-def _scores(history: History) -> list[dict[str, dict[str, float]]]:
-    """Of each evaluation at which features are kept, by part, as a run on images has them."""
-    return [
-        {"train": {"mse": train}, "validation": {"mse": validation}, "test": {"mse": test}}
-        for step, train, validation, test in zip(*history, strict=True)
-        if step > 0
-    ]
+def _by_part(scores: Sequence[float]) -> dict[str, dict[str, float]]:
+    return {part: {METRIC: score} for part, score in zip(PARTS, scores, strict=True)}
 
 
 def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -284,12 +222,14 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step", and the mean squared error on "train", "validation" and "test" rows.
     """
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
-    step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=folder)
+    place = trained_in(folder, plan, checkpoint.FILE)
+    step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=place)
     return {"step": step, **scores[0]._asdict()}
 
 
 def _task(about: str, name: str) -> Task:
-    return Task(about, "mse", True, PRESETS[name], ("operator",), train_stacked, evaluate, check_method=check_method)
+    training = Trainable(name, METRIC, read, shared, train_group, group_key)
+    return Task(training, about, PRESETS[name], ("operator",), evaluate, check_method, check)
 
 
 TASKS = {

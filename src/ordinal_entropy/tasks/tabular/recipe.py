@@ -6,9 +6,8 @@
 The second makes a table of houses and trains on it, in seconds, to a third of the error of the mean price.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,29 +17,18 @@ import torch
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
-from ordinal_entropy.recipes import (
-    defaults,
-    described,
-    require_at_least_1,
-    require_not_negative,
-    require_positive,
-    restored,
-)
-from ordinal_entropy.tasks import Outcome, Plan, Progress, Task, failed, method_of, run_names
+from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive, restored
+from ordinal_entropy.tasks import Task, method_of
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
 from ordinal_entropy.tasks.tabular.model import Shape
 from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Settings, Stack, require_trainable
-from ordinal_entropy.tasks.tabular.train import METRIC, Waiting, places
+from ordinal_entropy.tasks.tabular.train import METRIC
+from ordinal_entropy.training.plans import Plan, Progress, trained_in
+from ordinal_entropy.training.runner import Group, OnScores, Trainable
 
 _GENERATED_SEED = 0
-_SCORES: runs.Form = {str: runs.NUMBER}
-_RESULT = {
-    "history": [{part: {**_SCORES, METRIC: runs.NUMBER} for part in PARTS}],
-    "features": {"last": _SCORES, "best_validation": _SCORES},
-    "table": str,
-}
 
 
 @dataclass(frozen=True)
@@ -155,87 +143,52 @@ def rows_of(found: Table, seed: int, recipe: Tabular) -> inputs.Rows:
     return rows
 
 
-def train_stacked(
-    plans: Sequence[Plan],
-    *,
-    device: str,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-    on_metrics: Callable[..., None] | None = None,
-    jobs: int = 1,
-    go_on: bool = False,
-) -> list[Outcome]:
-    """Trains runs in as few stacks as their shapes allow; each has a folder of its own inside the given one.
+@dataclass
+class Read:
+    """A table as read, and what the networks of each seed see of it."""
 
-    A run that is finished there is not trained again, one that was stopped goes on.
+    recipe: Tabular  # with the keys of the data alone
+    table: Table
+    digest: str
+    seen: dict[int, Seen] = field(default_factory=dict)  # by seed; runs of one share it
 
-    Args:
-        plans: the runs; methods, seeds and all keys may differ. Those that differ in method, seed and the keys of the
-            method only, train together.
-        device: "cpu", "cuda", ...
-        folder: of all the runs together; needed.
-        progress: is told the steps done, and the steps in all stacks.
-        on_metrics: is told the epochs done and the scores of the runs of a stack.
-        jobs: has no part in it: a stack is one process.
-        go_on: a run that raises an exception, by itself too, says so in its folder and in its outcome, and the others
-            go on; not where the table cannot be read. Else the exception is raised here.
-
-    Returns:
-        Outcomes in the order of the plans; their steps are epochs.
-    """
-    if not plans:
-        raise ValueError("expected at least one run, got none")
-    if folder is None:
-        raise ValueError("expected a folder for the runs, got none")
-    every = [(plan, _run(plan, folder / name)) for plan, name in zip(plans, run_names(plans), strict=True)]
-    results = [run.result(_RESULT) for _, run in every]
-    if any(result is None for result in results):
-        waiting = _waiting(every, results, go_on=go_on)
-        train.train(waiting, device=device, progress=progress, on_metrics=on_metrics, go_on=go_on)
-        results = [run.result(_RESULT) for _, run in every]
-    failures = [run.failure() if result is None else None for (_, run), result in zip(every, results, strict=True)]
-    found = []
-    for (_, run), result, failure in zip(every, results, failures, strict=True):
-        with runs.reading(run.path / "result.json", runs.RESULT_REMEDY):
-            found.append(failed(failure) if failure else outcome(result or {}))
-    return found
+    def waiting(self, plan: Plan, run: runs.Run) -> train.Waiting:
+        """A run to be trained, from where it was stopped."""
+        if plan.seed not in self.seen:
+            self.seen[plan.seed] = _seen(self.table, plan.seed, self.recipe)
+        job, settings = _job(plan, self.seen[plan.seed]), _settings(plan.recipe)
+        there = train.begun(run, job, settings, self.digest)
+        return train.Waiting(job, run, settings, self.digest, self.table.left_out, there)
 
 
-def _run(plan: Plan, place: Path) -> runs.Run:
-    recipe = {"task": "tabular", **described(plan.recipe)}
-    return runs.create(place, recipe, plan.method, plan.seed, defaults=defaults(plan.recipe))
+def read(recipe: Tabular, device: str) -> Read:
+    """The table of a recipe, for its runs."""
+    own = _of_the_data(recipe)
+    found = table(own)
+    return Read(own, found, found.digest())
 
 
-def _waiting(
-    every: Sequence[tuple[Plan, runs.Run]], results: Sequence[dict[str, Any] | None], *, go_on: bool
-) -> list[Waiting]:
-    """Runs that are not finished, those of a method side by side; tables and rows are prepared once."""
-    tables: dict[Tabular, Table] = {}
-    digests: dict[Tabular, str] = {}
-    views: dict[tuple[Tabular, int], Seen] = {}
-    found = []
-    for (plan, run), result in zip(every, results, strict=True):
-        own = _of_the_data(plan.recipe)
-        if own not in tables:
-            tables[own] = table(own)
-            digests[own] = tables[own].digest()
-        if result is not None:
-            if result["table"] != digests[own]:
-                raise ValueError(
-                    f"expected the table that the run in {run.path} was trained on, got another; choose another folder"
-                )
-            continue
-        try:
-            if (own, plan.seed) not in views:
-                views[own, plan.seed] = _seen(tables[own], plan.seed, own)
-            job = _job(plan, views[own, plan.seed])
-        except Exception as error:
-            if not go_on or runs.concerns_all(error):
-                raise
-            run.fail(error)
-            continue
-        found.append(Waiting(job, run, _settings(plan.recipe), digests[own], tables[own].left_out))
-    return sorted(found, key=lambda each: (each.job.method.name, repr(each.job.method)))
+def same_table(result: Mapping[str, Any], found: Read) -> bool:
+    """Whether a run with this result was trained on a table."""
+    return result.get("table") == found.digest
+
+
+def group_key(plan: Plan, run: runs.Run, found: Read) -> Hashable:
+    """What runs of a stack have in common: shapes, settings, and the epoch that they go on from."""
+    own = found.waiting(plan, run)
+    return own.job.key(own.settings), 0 if own.there is None else own.there.state.epoch
+
+
+def train_group(group: Group, found: Read, device: str, progress: Progress | None, on_scores: OnScores) -> None:
+    """Trains a stack of runs to its end, those of a method side by side."""
+    waiting = [found.waiting(plan, run) for plan, run in group]
+    order = sorted(range(len(group)), key=lambda k: (waiting[k].job.method.name, repr(waiting[k].job.method)))
+    back = sorted(order, key=order.__getitem__)  # where each run of the group is among them
+
+    def in_order(step: int, *each: Sequence[Any]) -> None:
+        on_scores(step, *([own[k] for k in back] for own in each))
+
+    train.train_stack([waiting[k] for k in order], device, progress, in_order)
 
 
 def _of_the_data(recipe: Tabular) -> Tabular:
@@ -282,31 +235,6 @@ def _settings(recipe: Tabular) -> Settings:
     return Settings(recipe.epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay, recipe.feature_rows)
 
 
-def outcome(result: Mapping[str, Any]) -> Outcome:
-    """Of a finished run."""
-    history = result["history"]
-    series = {part: [_or_nan(epoch[part][METRIC]) for epoch in history] for part in PARTS}
-    at, test = places(history), series["test"]
-    details = {
-        point: {name: _or_nan(score) for name, score in {**history[place]["test"], **result["features"][point]}.items()}
-        for point, place in at.items()
-    }
-    return Outcome(
-        steps=list(range(1, len(test) + 1)),
-        train=series["train"],
-        validation=series["validation"],
-        test=test,
-        last=test[-1],
-        best_validation=test[at["best_validation"]],
-        best_test=min((score for score in test if not math.isnan(score)), default=math.nan),
-        details=details,
-    )
-
-
-def _or_nan(score: float | None) -> float:
-    return math.nan if score is None else score
-
-
 def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     """Scores of one run, computed anew from its checkpoint; of all rows where the recipe now names another table.
 
@@ -316,10 +244,9 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step" (epochs done), the error on the rows of each part, further ones of the test rows, and the error on these
         by the parameters that were best on validation.
     """
-    place = folder if (folder / checkpoint.FILE).exists() else folder / run_names([plan])[0]
+    place = trained_in(folder, plan, checkpoint.FILE)
     there = checkpoint.load(place)
-    if there is None:
-        raise FileNotFoundError(f"expected a checkpoint in {place}, got none")
+    assert there is not None
     content = {key: value for key, value in runs.open(place).recipe.items() if key != "task"}
     with runs.reading(place / "recipe.json", "remove the run folder and train again"):
         recipe = restored(Tabular(), content)
@@ -346,26 +273,23 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     return {**scores, f"{main}, best on validation": best["test"][METRIC]}
 
 
-TASKS = {
-    "tabular": Task(
-        "a number from the other columns of a table",
-        METRIC,
-        True,
-        PRESETS,
-        (),
-        train_stacked,
-        evaluate,
-        check,
-        check_method,
-        details={
-            "Test scores": {"RMSE": "rmse", "MAE": "mae", "R2": "r2"},
-            "Features of test rows": {
-                "entropy": "entropy",
-                "diversity": "diversity",
-                "ordinality": "ordinality",
-                "effective\nrank": "effective_rank",
-            },
+TABULAR = Task(
+    Trainable("tabular", METRIC, read, _of_the_data, train_group, group_key, same_table),
+    "a number from the other columns of a table",
+    PRESETS,
+    (),
+    evaluate,
+    check_method,
+    check,
+    details={
+        "Test scores": {"RMSE": "rmse", "MAE": "mae", "R2": "r2"},
+        "Features of test rows": {
+            "entropy": "entropy",
+            "diversity": "diversity",
+            "ordinality": "ordinality",
+            "effective\nrank": "effective_rank",
         },
-        paper_at="",  # the paper has no tables of this kind
-    )
-}
+    },
+    paper_at="",  # the paper has no tables of this kind
+)
+TASKS = {"tabular": TABULAR}

@@ -1,24 +1,23 @@
-"""Runs on a table, trained in as few stacks as their shapes allow, each in a folder of its own.
+"""The training of a stack of runs on a table, each with a folder of its own.
 
-A finished run is not trained again. One that was stopped goes on from its checkpoint, which is written every half a
-minute at the end of an epoch, and ends in the numbers that it would have had, but for rounding if it goes on beside
-other runs than before.
+A run that was stopped goes on from its checkpoint, which is written every half a minute at the end of an epoch, and
+ends in the numbers that it would have had, but for rounding if it goes on beside other runs than before.
 """
 
-import math
 import time
-import traceback
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
 from ordinal_entropy import runs
-from ordinal_entropy.tasks import Progress, spread_rows
-from ordinal_entropy.tasks.on_images import Scores as MainScores
+from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.tabular import checkpoint
 from ordinal_entropy.tasks.tabular.checkpoint import Checkpoint
-from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Scores, Settings, Stack
+from ordinal_entropy.tasks.tabular.stack import Job, Scores, Settings, Stack
+from ordinal_entropy.training.outcomes import places
+from ordinal_entropy.training.plans import Progress
+from ordinal_entropy.training.runner import OnScores
 from ordinal_entropy.vision.features import kept_file, kept_scores
 
 METRIC = "rmse"
@@ -34,124 +33,59 @@ class Waiting(NamedTuple):
     settings: Settings
     table: str  # digest
     left_out: int  # rows of the table
+    there: Checkpoint | None  # where it was stopped
 
 
-def train(
-    waiting: Sequence[Waiting],
-    *,
-    device: str,
-    progress: Progress | None = None,
-    on_metrics: Callable[..., None] | None = None,
-    go_on: bool = False,
-) -> None:
-    """Trains the runs, in stacks of those that have shapes, settings and the epoch they begin at in common.
+def begun(run: runs.Run, job: Job, settings: Settings, table: str) -> Checkpoint | None:
+    """Where a run was stopped; a FolderError where its checkpoint is of something else."""
+    there = checkpoint.load(run.path)
+    if there is not None and there.table != table:
+        raise runs.FolderError(
+            f"expected the table that the run in {run.path} began with, got another; choose another folder"
+        )
+    if there is not None:
+        checkpoint.check(run.path, there, job, settings.epochs)
+    return there
+
+
+def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | None, on_scores: OnScores) -> None:
+    """Trains one stack to its end; all of its runs are finished then.
 
     Args:
-        waiting: the runs.
+        waiting: the runs, with shapes, settings and the epoch they begin at in common; those of a method side by side.
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
-        on_metrics: told the epoch and the scores of the runs of a stack, after each.
-        go_on: where a stack raises an exception, its runs train one by one, and those that still raise it say so in
-            their folders; not where the disk is full.
+        on_scores: told the epoch, the scores of the runs, and what else is logged of each, after each epoch.
     """
-    found = [checkpoint.load(each.run.path) for each in waiting]
-    stacks: dict[Hashable, list[int]] = {}
-    for place, (each, there) in enumerate(zip(waiting, found, strict=True)):
-        if there is not None and there.table != each.table:
-            raise ValueError(
-                f"expected the table that the run in {each.run.path} began with, got another; choose another folder"
-            )
-        if there is not None:
-            checkpoint.check(each.run.path, there, each.job, each.settings.epochs)
-        epoch = 0 if there is None else there.state.epoch
-        stacks.setdefault((epoch, each.job.key(each.settings)), []).append(place)
-    lengths = [_steps(waiting[first]) for first, *_ in stacks.values()]
-    for number, own in enumerate(stacks.values()):
-
-        def tell(steps: int, before: int = sum(lengths[:number])) -> None:
-            if progress is not None:
-                progress(before + steps, sum(lengths))
-
-        stack = [waiting[place] for place in own]
-        try:
-            _train_stack(stack, [found[place] for place in own], device, tell, on_metrics)
-        except Exception as error:
-            if not go_on or runs.concerns_all(error):
-                raise
-            if len(stack) == 1:
-                stack[0].run.fail(error)
-                continue
-            traceback.clear_frames(error.__traceback__)  # what the stack held is free for the single runs
-            for each in stack:
-                _train_alone(each, device, on_metrics)
-
-
-def _train_alone(waiting: Waiting, device: str, on_metrics: Callable[..., None] | None) -> None:
-    """Trains one run as a stack of its own, from where its checkpoint is."""
-    if waiting.run.result() is not None:  # the stack failed behind it
-        return
-    try:
-        _train_stack([waiting], [checkpoint.load(waiting.run.path)], device, lambda steps: None, on_metrics)
-    except Exception as error:
-        if runs.concerns_all(error):
-            raise
-        waiting.run.fail(error)
-
-
-def _steps(waiting: Waiting) -> int:
-    """Of a run, in all."""
-    return waiting.settings.epochs * waiting.job.steps_and_rows(waiting.settings)[0]
-
-
-def _train_stack(
-    waiting: Sequence[Waiting],
-    begun: Sequence[Checkpoint | None],
-    device: str,
-    tell: Callable[[int], None],
-    on_metrics: Callable[..., None] | None,
-) -> None:
-    """Trains one stack to its end; all of its runs are finished then."""
     settings = waiting[0].settings
-    states = [there.state for there in begun if there is not None]
-    histories = [[] if there is None else list(there.history) for there in begun]
+    states = [each.there.state for each in waiting if each.there is not None]
+    histories = [[] if each.there is None else list(each.there.history) for each in waiting]
     stack = Stack([each.job for each in waiting], settings, device=device, states=states or None)
-    logged = [{line["step"] for line in each.run.metrics()} for each in waiting]
     steps = [stack.epoch * stack.steps]
     saved = time.monotonic()
 
     def on_step() -> None:
         steps[0] += 1
-        tell(steps[0])
+        if progress is not None:
+            progress(steps[0], settings.epochs * stack.steps)
 
     while stack.epoch < settings.epochs:
         scores = stack.train_epoch(on_step)
-        for place, (each, history, own, steps_logged) in enumerate(
-            zip(waiting, histories, scores, logged, strict=True)
-        ):
+        for history, own in zip(histories, scores, strict=True):
             history.append(own)
-            if stack.epoch not in steps_logged:
-                numbers = {f"method_{name}": value for name, value in stack.scalars(place).items()}
-                each.run.log(step=stack.epoch, **_flat(own), **numbers)
-        if on_metrics is not None:
-            on_metrics(stack.epoch, [MainScores(*(own[part][METRIC] for part in PARTS)) for own in scores])
+        scalars = [stack.scalars(place) for place in range(len(waiting))]
+        on_scores(stack.epoch, scores, [{f"method_{key}": value for key, value in own.items()} for own in scalars])
         if stack.epoch == 1:
             _keep(stack, waiting, [1] * len(waiting), best=False)
         if time.monotonic() - saved > _SECONDS:
             _save(stack, waiting, histories)
             saved = time.monotonic()
-    _keep(stack, waiting, [places(history)["best_validation"] + 1 for history in histories], best=True)
+    _keep(stack, waiting, [places(history, METRIC)["best_validation"] + 1 for history in histories], best=True)
     _keep(stack, waiting, [stack.epoch] * len(waiting), best=False)
     _save(stack, waiting, histories)
     for each, history in zip(waiting, histories, strict=True):
-        features = {at: kept_scores(each.run.path, "test", place + 1) for at, place in places(history).items()}
+        features = {at: kept_scores(each.run.path, "test", place + 1) for at, place in places(history, METRIC).items()}
         each.run.finish({"history": history, "features": features, "table": each.table, "left_out": each.left_out})
-
-
-def places(history: Sequence[Any]) -> dict[str, int]:
-    """The last epoch and the one with the smallest validation score, from 0 on; the first where none is a number."""
-    scores = [epoch["validation"][METRIC] for epoch in history]
-    found = [math.inf if score is None or math.isnan(score) else score for score in scores]
-    return {"last": len(found) - 1, "best_validation": found.index(min(found))}
 
 
 def _save(stack: Stack, waiting: Sequence[Waiting], histories: Sequence[list[Scores]]) -> None:
@@ -183,7 +117,3 @@ def _keep(stack: Stack, waiting: Sequence[Waiting], epochs: Sequence[int], *, be
             content["predictions"] = predictions[run, :n, None]
             with runs.replacing(kept_file(each.run.path, part, epoch)) as file:
                 file.write(save({name: value.to("cpu", torch.float32).contiguous() for name, value in content.items()}))
-
-
-def _flat(scores: Scores) -> dict[str, float]:
-    return {f"{part}_{name}": score for part, own in scores.items() for name, score in own.items()}

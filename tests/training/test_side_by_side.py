@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from ordinal_entropy.vision.side_by_side import side_by_side
+from ordinal_entropy.training.side_by_side import side_by_side
 
 
 def write_names(share, progress, folder):
@@ -92,7 +92,7 @@ def test_an_interrupt_reaches_all_and_waits_for_them(tmp_path):
 def test_processes_end_with_the_one_that_started_them(tmp_path):
     script = (
         "import sys; from functools import partial; from pathlib import Path\n"
-        "from ordinal_entropy.vision.side_by_side import side_by_side; import test_side_by_side as own\n"
+        "from ordinal_entropy.training.side_by_side import side_by_side; import test_side_by_side as own\n"
         "work = partial(own.write_and_wait, folder=Path(sys.argv[1]))\n"
         "if __name__ == '__main__': side_by_side(work, list('ab'), 2)\n"
     )

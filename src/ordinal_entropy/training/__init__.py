@@ -1,0 +1,1 @@
+"""How runs are carried out, whatever the task: planned, trained, resumed, side by side; their scores gathered."""

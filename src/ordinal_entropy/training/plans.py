@@ -1,0 +1,57 @@
+"""Runs to be carried out, and the folders that they have."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
+Progress = Callable[[int, int], None]  # steps done, steps in all
+
+
+class Plan(NamedTuple):
+    """One run to be carried out."""
+
+    method: str
+    seed: int
+    recipe: Any
+
+
+def run_names(plans: Sequence[Plan]) -> list[str]:
+    """A folder's name for each run: method, seed, and the keys in which the recipes differ, or a hash of many.
+
+    Example:
+        >>> from dataclasses import make_dataclass
+        >>> Recipe = make_dataclass("Recipe", ["strength"])
+        >>> run_names([Plan("baseline", 0, Recipe(1.0)), Plan("oe", 0, Recipe(5.0))])
+        ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
+    """
+    keys = [each.name for each in fields(plans[0].recipe)]
+    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
+    names = []
+    for plan in plans:
+        start = f"{plan.method}-seed{plan.seed}"
+        own = "-".join([start, *(f"{key}={_text(getattr(plan.recipe, key))}" for key in differing)])
+        names.append(own if len(own) <= _LONGEST else f"{start}-{hashlib.sha256(own.encode()).hexdigest()[:12]}")
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"expected runs that differ, got {next(name for name in names if names.count(name) > 1)} twice"
+        )
+    return names
+
+
+def trained_in(folder: Path, plan: Plan, checkpoint: str) -> Path:
+    """The folder of a trained run: the given one where that has the checkpoint, else that of the plan inside it."""
+    place = folder if (folder / checkpoint).exists() else folder / run_names([plan])[0]
+    if not (place / checkpoint).exists():
+        raise FileNotFoundError(f"expected a checkpoint in {place}, got none")
+    return place
+
+
+def _text(value: Any) -> str:
+    """Of a value, for the name of a folder."""
+    text = (
+        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
+    )
+    return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))
