@@ -3,8 +3,8 @@
     python benchmarks/bench_age.py                     # a minute or two on an H200; writes bench_age.json
     python benchmarks/bench_age.py --tiny              # anywhere, in seconds, to see that it runs; writes nothing
 
-``recipe``: what ``ordinal-entropy train age`` does, through ``vision.training.fit``: images held on the device as
-bytes, cropped, mirrored and normalised there, through Lightning, with the scores of the training images; with and
+``recipe``: what ``ordinal-entropy train age`` does, through ``training.large.fitting.fit``: images held on the
+device as bytes, cropped, mirrored and normalised there, through Lightning, with the scores of the training images; with and
 without its steps as a CUDA graph, of which the preset chooses one (``preset``).
 ``bare``: forward, loss, backward and optimizer on one batch of floats that is on the device already. Same network,
 batch size, mixed precision, channels-last layout, loss and optimizer; nothing else.
@@ -44,11 +44,13 @@ from ordinal_entropy.tasks.age.losses import task_loss
 from ordinal_entropy.tasks.age.metrics import ShotErrors
 from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age
 from ordinal_entropy.tasks.on_images.training import settings
+from ordinal_entropy.training.large.fitting import fit
+from ordinal_entropy.training.large.module import Callbacks, Training
+from ordinal_entropy.training.large.optimization import optimizer
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision import training
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Images
-from ordinal_entropy.vision.split import Labelled
+from ordinal_entropy.vision.split import Data, Labelled
 
 import record
 
@@ -70,7 +72,7 @@ class Round(NamedTuple):
     rest: float  # of features, scores, checkpoints
 
 
-class Timed(training.Training):
+class Timed(Training):
     """The training of the recipe, which times the parts of an epoch, and the bare loop after the first of them."""
 
     bare: Callable[[], float]
@@ -142,7 +144,7 @@ def bare_loop(recipe: Age, batch: Tensor, ages: Tensor, steps: int) -> Callable[
     device, own = batch.device, settings(recipe)
     layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
     network = network_of(recipe).to(device, memory_format=layout)
-    optimizer = training.optimizer(list(network.parameters()), own)
+    adam = optimizer(list(network.parameters()), own)
     images = normalized(batch, network.mean, network.std).contiguous(memory_format=layout)
     mixed = device.type == "cuda" and recipe.precision == "bf16"  # as the recipe has it
 
@@ -154,14 +156,14 @@ def bare_loop(recipe: Age, batch: Tensor, ages: Tensor, steps: int) -> Callable[
                 predictions = network(images)
             loss = task_loss(predictions.float(), ages, loss=recipe.loss)
             loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            adam.step()
+            adam.zero_grad(set_to_none=True)
         return now(device) - begin
 
     return loop
 
 
-def rounds_of(recipe: Age, method: str, data: training.Data, device: str, folder: Path) -> list[Round]:
+def rounds_of(recipe: Age, method: str, data: Data, device: str, folder: Path) -> list[Round]:
     """Trains as the recipe does; the first round, which finds nothing warm, is left out."""
     torch.manual_seed(0)
     ages = data.train.targets.cpu()
@@ -174,12 +176,12 @@ def rounds_of(recipe: Age, method: str, data: training.Data, device: str, folder
         settings(recipe),
         seed=0,
         folder=folder,
-        callbacks=training.Callbacks(progress=lambda done, total: None),
+        callbacks=Callbacks(progress=lambda done, total: None),
     )
     steps = len(ages) // recipe.batch_size
     rows = torch.arange(recipe.batch_size, device=data.train.targets.device)
     module.bare = bare_loop(recipe, data.train.images.batch(rows), data.train.targets[rows], steps)
-    training.fit(module, device=device, folder=folder, monitor=METRIC)
+    fit(module, device=device, folder=folder, monitor=METRIC)
     return module.rounds[1:]
 
 
@@ -263,9 +265,7 @@ def main() -> None:
         recipe = replace(recipe, batch_size=arguments.batch_size or recipe.batch_size)
         torch.manual_seed(0)
         counts = (steps, max(steps // 8, 1), max(steps // 8, 1))
-        data = training.Data(
-            *(faces(count * recipe.batch_size, size, recipe.padding, torch.device(device)) for count in counts)
-        )
+        data = Data(*(faces(count * recipe.batch_size, size, recipe.padding, torch.device(device)) for count in counts))
         ways = itertools.product(arguments.methods.split(","), (False, True) if device == "cuda" else (False,))
         for method, graph in ways:
             own = replace(recipe, graph=graph)

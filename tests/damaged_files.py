@@ -862,7 +862,7 @@ def _import_everything(kinds: Sequence[Kind]) -> None:
     trained = any(kind.name.startswith(("weights", "run", "study")) for kind in kinds)
     if trained:
         from ordinal_entropy.models import backbones
-        from ordinal_entropy.vision import training  # noqa: F401
+        from ordinal_entropy.training.large import fitting  # noqa: F401
 
         backbones._timm()
     for name in (*_IMPORTS, *(_IMPORTS_OF_RUNS if trained else ())):

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy.models.backbones import Network
+from ordinal_entropy.training.large.optimization import Settings
 from ordinal_entropy.vision.sets import Images
-from ordinal_entropy.vision.split import Labelled
-from ordinal_entropy.vision.training import Data, Settings
+from ordinal_entropy.vision.split import Data, Labelled
 
 from torchmetrics import Metric  # isort: skip  # after torchvision's guard
 

@@ -20,7 +20,7 @@ from ordinal_entropy.figures import embedding
 from ordinal_entropy.report.reading import KeptRun, picture
 from ordinal_entropy.report.tables import Row, Table
 from ordinal_entropy.report.text import count, number
-from ordinal_entropy.vision import thumbnails
+from ordinal_entropy.vision import portraits
 
 POINTS = 1600  # that are laid out together: methods x epochs x rows
 _LEAST = 50  # rows of a method after an epoch, if there are as many: fewer methods and epochs are drawn instead
@@ -154,7 +154,7 @@ def _content(
         }
     elif part == "test":
         sheet = picture(folder / "test.jpg", folder, "jpeg", _LARGEST_PICTURE)
-        content["sheet"] = sheet and {"picture": sheet, "columns": thumbnails.COLUMNS}  # a square for each kept row
+        content["sheet"] = sheet and {"picture": sheet, "columns": portraits.COLUMNS}  # a square for each kept row
     return content
 
 

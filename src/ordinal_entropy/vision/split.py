@@ -109,6 +109,18 @@ class Split(ABC):
         return features, seen.targets
 
 
+class Data(NamedTuple):
+    """What a run sees."""
+
+    train: Split
+    validation: Split
+    test: Split
+
+    def to(self, device: Device) -> "Data":
+        """The same on a device."""
+        return Data(*(split.to(device) for split in self))
+
+
 @dataclass(frozen=True, eq=False)
 class Labelled(Split):
     """Images with a number each; to train on they are moved by some pixels, and half of them mirrored."""

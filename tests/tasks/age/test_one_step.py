@@ -10,10 +10,10 @@ from PIL import Image
 
 from ordinal_entropy.models import backbones
 from ordinal_entropy.tasks.age.recipe import AGE, Age, faces, split_for
+from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import mixed, training_steps
-from ordinal_entropy.vision.training import read_checkpoint
 
 SIZE, PADDING, RATE, SEED = 32, 2, 0.1, 3
 AGES = [0] * 12 + [1] * 8 + [2] * 6 + [30] * 3  # errors below and above 1; more and less than 5 of an age

@@ -13,9 +13,9 @@ from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
+from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.features import SCORES, kept_scores
-from ordinal_entropy.vision.training import read_checkpoint
 
 TINY = Age(
     backbone="test_resnet",

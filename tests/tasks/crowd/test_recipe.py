@@ -17,10 +17,10 @@ from ordinal_entropy.models import csrnet
 from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks.crowd import data, density, generated
 from ordinal_entropy.tasks.crowd.recipe import CROWD, PRESETS, Crowd, crowds, prepare, split_for
+from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
-from ordinal_entropy.vision.training import read_checkpoint
 
 SEED, RATE = 3, 0.1
 TINY = Crowd(

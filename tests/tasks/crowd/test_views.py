@@ -7,8 +7,10 @@ from ordinal_entropy import methods
 from ordinal_entropy.models import csrnet
 from ordinal_entropy.tasks.crowd.metrics import CountErrors
 from ordinal_entropy.tasks.crowd.views import FEATURES, Crowds, sheets
-from ordinal_entropy.vision.split import Picked
-from ordinal_entropy.vision.training import Callbacks, Data, Settings, Training, fit
+from ordinal_entropy.training.large.fitting import fit
+from ordinal_entropy.training.large.module import Callbacks, Training
+from ordinal_entropy.training.large.optimization import Settings
+from ordinal_entropy.vision.split import Data, Picked
 
 SIZES = [(40, 56), (33, 17), (16, 80), (40, 50), (64, 64)]  # of some images in pixels
 CROP = 32

@@ -17,10 +17,11 @@ from ordinal_entropy.recipes import override
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.metrics import SCORES, depth_scores
 from ordinal_entropy.tasks.depth.recipe import DEPTH, PRESETS, Depth, prepare, rooms, split_for
+from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.large.saved_features import fixed_rows
 from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.features import SCORES as FEATURE_SCORES
 from ordinal_entropy.vision.split import Picked
-from ordinal_entropy.vision.training import fixed_rows, read_checkpoint
 
 SIZE = (48, 64)
 TINY = Depth(

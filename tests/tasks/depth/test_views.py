@@ -17,8 +17,10 @@ from ordinal_entropy.tasks.depth.losses import masked_mse
 from ordinal_entropy.tasks.depth.maps import CROP
 from ordinal_entropy.tasks.depth.metrics import DepthScores, QuickRms
 from ordinal_entropy.tasks.depth.views import PLACES, Views, load
-from ordinal_entropy.vision.split import Picked, Seen
-from ordinal_entropy.vision.training import Callbacks, Data, Settings, Training, fit
+from ordinal_entropy.training.large.fitting import fit
+from ordinal_entropy.training.large.module import Callbacks, Training
+from ordinal_entropy.training.large.optimization import Settings
+from ordinal_entropy.vision.split import Data, Picked, Seen
 
 SIZE = (48, 64)
 

@@ -27,7 +27,7 @@ from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.models.backbones import Network
     from ordinal_entropy.vision.sets import Images
-    from ordinal_entropy.vision.training import Data
+    from ordinal_entropy.vision.split import Data
 
 METRIC = "mae"
 _GIGA = 1e9
@@ -156,8 +156,7 @@ def faces(recipe: Age) -> _Faces:
 
 def split_for(plan: Plan, found: _Faces, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
-    from ordinal_entropy.vision.split import Labelled
-    from ordinal_entropy.vision.training import Data
+    from ordinal_entropy.vision.split import Data, Labelled
 
     recipe, images, ages = plan.recipe, found.images["train"], found.ages["train"]
     rows = drawn_rows(plan, len(images), trained=trained)

@@ -35,8 +35,7 @@ from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_le
 if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
     from ordinal_entropy.models.csrnet import CSRNet
     from ordinal_entropy.tasks.crowd.views import Crowds
-    from ordinal_entropy.vision.split import Seen
-    from ordinal_entropy.vision.training import Data
+    from ordinal_entropy.vision.split import Data, Seen
 
 METRIC = "mae"
 _GIGA = 1e9
@@ -234,7 +233,7 @@ def crowds(recipe: Crowd) -> _Found:
 
 def split_for(plan: Plan, found: _Found, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
-    from ordinal_entropy.vision.training import Data
+    from ordinal_entropy.vision.split import Data
 
     recipe, train = plan.recipe, found.splits["train"]
     rows = drawn_rows(plan, len(train), trained=trained)
@@ -252,7 +251,7 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     from ordinal_entropy.models import csrnet
     from ordinal_entropy.tasks.crowd.metrics import CountErrors
     from ordinal_entropy.tasks.crowd.views import Crowds
-    from ordinal_entropy.vision.training import Data
+    from ordinal_entropy.vision.split import Data
 
     recipe, new = plan.recipe, facts is None
     parts = split_for(plan, found, trained=not new)

@@ -27,8 +27,8 @@ from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.tasks.depth.views import Views
-    from ordinal_entropy.vision.split import Seen
-    from ordinal_entropy.vision.training import Data, Network
+    from ordinal_entropy.training.large.predicting import Network
+    from ordinal_entropy.vision.split import Data, Seen
 
 METRIC = "rms"
 _GIGA = 1e9
@@ -220,7 +220,7 @@ def rooms(recipe: Depth) -> _Rooms:
 
 def split_for(plan: Plan, found: _Rooms, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
-    from ordinal_entropy.vision.training import Data
+    from ordinal_entropy.vision.split import Data
 
     recipe, train = plan.recipe, found.views["train"]
     rows = drawn_rows(plan, len(train), trained=trained)

@@ -18,7 +18,7 @@ from ordinal_entropy.tasks.depth.data import Record
 from ordinal_entropy.tasks.depth.maps import CROP, valid
 from ordinal_entropy.vision.images import Pixels
 from ordinal_entropy.vision.paths import Problem
-from ordinal_entropy.vision.places import middles
+from ordinal_entropy.vision.portraits import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
 PLACES = (4, 6)  # rows and columns of the places in an image whose features are kept

@@ -12,7 +12,7 @@ from ordinal_entropy.tasks.on_images.training import settings, threads_of
 from ordinal_entropy.training.plans import Plan, trained_in
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
-    from ordinal_entropy.vision.training import Checkpoint
+    from ordinal_entropy.training.large.checkpoints import Checkpoint
 
 
 def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -22,19 +22,20 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
         "step" (epochs done), the score on the images of each split, the further ones of the task, and the score on the
         test images by the checkpoint that is best on validation.
     """
-    from ordinal_entropy.vision import training
+    from ordinal_entropy.training.large import predicting
+    from ordinal_entropy.training.large.checkpoints import BEST, LAST, PARTS, read_checkpoint
 
-    place = trained_in(folder, plan, training.LAST)
-    last, best = (training.read_checkpoint(place / name) for name in (training.LAST, training.BEST))
+    place = trained_in(folder, plan, LAST)
+    last, best = (read_checkpoint(place / name) for name in (LAST, BEST))
     made, network = restored(task, plan, last)
     scores: dict[str, float] = {"step": last.epoch}
 
     def scored(part: str) -> dict[str, float]:
         split = getattr(made.data, part)
         with threads_of(plan.recipe, device):
-            return training.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
+            return predicting.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
 
-    for part in training.PARTS:
+    for part in PARTS:
         found = scored(part)
         scores[part] = found[task.metric]
     scores |= {f"test, {what}": found[name] for what, name in task.shown.items()}
@@ -47,20 +48,20 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
 
 def restored(task: OnImages, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prepared, Any]:
     """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
-    from ordinal_entropy.vision import training
+    from ordinal_entropy.training.large.optimization import in_precision, lay_out
 
     with checkpoint.reading():
         runs.require_form(checkpoint.facts, {"mean": [float], "std": [float], **task.facts}, "facts")
         if not len(checkpoint.facts["mean"]) == len(checkpoint.facts["std"]) == 3:
             raise ValueError("expected a mean and a standard deviation of three channels")
     made = task.prepare(plan, task.read(plan.recipe), checkpoint.facts)
-    training.in_precision(made.method, settings(plan.recipe))
+    in_precision(made.method, settings(plan.recipe))
     checkpoint.restore_method(made.method)
     with torch.random.fork_rng(devices=[]):
         network: Any = made.make_network()
         replace_head(network, network.feature_layer, made.method)
     network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
-    training.lay_out(network, settings(plan.recipe))
+    lay_out(network, settings(plan.recipe))
     with checkpoint.reading():
         network.load_state_dict(checkpoint.weights)
     return made, network

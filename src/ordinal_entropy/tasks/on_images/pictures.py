@@ -36,17 +36,19 @@ def pictured(task: OnImages, plan: Plan, count: int, *, device: str, folder: Pat
     Returns:
         Maps in the unit of the targets; smaller predictions are enlarged bilinearly to the size of the truth.
     """
-    from ordinal_entropy.vision import training
+    from ordinal_entropy.training.large.checkpoints import BEST, LAST, read_checkpoint
+    from ordinal_entropy.training.large.predicting import predicted
+    from ordinal_entropy.training.large.saved_features import fixed_rows
 
     assert task.truth is not None
     if count < 1:
         raise ValueError(f"expected at least one image, got {count}")
-    best = training.read_checkpoint(trained_in(folder, plan, training.LAST) / training.BEST)
+    best = read_checkpoint(trained_in(folder, plan, LAST) / BEST)
     made, network = restored(task, plan, best)
     found = []
-    for row in training.fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ
+    for row in fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ
         split = made.data.test.take(row)
-        (pair,) = training.predicted(network, made.method, split, settings(plan.recipe), device=device)
+        (pair,) = predicted(network, made.method, split, settings(plan.recipe), device=device)
         predictions, seen = pair
         truth = task.truth(seen)
         maps = F.interpolate(predictions, size=truth.shape[2:], mode="bilinear", align_corners=False)

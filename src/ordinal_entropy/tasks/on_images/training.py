@@ -18,14 +18,14 @@ from ordinal_entropy.training.plans import Plan, Progress
 from ordinal_entropy.training.runner import Group, OnScores
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
-    from ordinal_entropy.vision.training import Settings
+    from ordinal_entropy.training.large.optimization import Settings
 
 _LOG = logging.getLogger(__name__)
 
 
 def check_method(task: OnImages, plan: Plan) -> None:
     """Refuses a method that this training cannot honour; no image is read."""
-    from ordinal_entropy.vision.training import require_trainable
+    from ordinal_entropy.training.large.module import require_trainable
 
     require_trainable(method_of(plan), task.views(plan.recipe), settings(plan.recipe))
 
@@ -34,7 +34,8 @@ def train_run(
     task: OnImages, group: Group, dataset: Dataset, device: str, progress: Progress | None, on_scores: OnScores
 ) -> None:
     """Trains a group of one run to its end."""
-    from ordinal_entropy.vision import training
+    from ordinal_entropy.training.large.fitting import fit
+    from ordinal_entropy.training.large.module import Callbacks, Training
 
     ((plan, run),) = group
     with threads_of(plan.recipe, device):
@@ -43,7 +44,7 @@ def train_run(
             torch.manual_seed(plan.seed)  # the same first weights whatever the method
             network: Any = made.make_network()
             _prepare_method(made, network, settings(plan.recipe))
-        module = training.Training(
+        module = Training(
             network,
             made.method,
             made.loss,
@@ -54,9 +55,9 @@ def train_run(
             train_metric=made.train_metric,
             folder=run.path,
             facts={**made.facts, "mean": network.mean, "std": network.std},
-            callbacks=training.Callbacks(lambda epoch, scores: on_scores(epoch, [scores]), progress),
+            callbacks=Callbacks(lambda epoch, scores: on_scores(epoch, [scores]), progress),
         )
-        history = training.fit(module, device=device, folder=run.path, monitor=task.metric)
+        history = fit(module, device=device, folder=run.path, monitor=task.metric)
         first = methods.first_epochs(made.method, plan.recipe.epochs)
         at = places(history, task.metric, first)
         features = {point: _feature_scores(run.path, place + 1, device) for point, place in at.items()}
@@ -75,9 +76,9 @@ def _feature_scores(folder: Path, epoch: int, device: str) -> dict[str, float]:
 
 def _prepare_method(made: Prepared, network: Any, own: "Settings") -> None:
     """Shows a method the targets to train on, and gives the network its head; a checkpoint then has the last word."""
-    from ordinal_entropy.vision import training
+    from ordinal_entropy.training.large.optimization import in_precision
 
-    training.in_precision(made.method, own)
+    in_precision(made.method, own)
     width = width_of(network.get_submodule(network.feature_layer))
     made.method.prepare(made.data.train.target_rows(), None, width)
     for note in made.method.notes:
@@ -99,7 +100,7 @@ def threads_of(recipe: Any, device: str) -> Iterator[None]:
 
 def settings(recipe: Any) -> "Settings":
     """What the training asks for, of a recipe with keys of the same names."""
-    from ordinal_entropy.vision.training import Settings
+    from ordinal_entropy.training.large.optimization import Settings
 
     own = {each.name for each in fields(recipe)}
     return Settings(**{each.name: getattr(recipe, each.name) for each in fields(Settings) if each.name in own})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ordinal_entropy.vision.files import Files, on_host
+from ordinal_entropy.training.large.files import Files, on_host
 
 
 def test_files_are_written_in_their_order_while_the_caller_goes_on(tmp_path):

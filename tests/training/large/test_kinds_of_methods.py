@@ -13,8 +13,10 @@ from ordinal_entropy.models.heads import replace_head
 from ordinal_entropy.tasks.age import generated
 from ordinal_entropy.tasks.age.recipe import AGE, Age
 from ordinal_entropy.tasks.on_images import training as on_images
+from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.large.fitting import fit
+from ordinal_entropy.training.large.module import Training
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.training import Training, fit, read_checkpoint
 from tiny_images import SETTINGS, Errors, a_network, l1, logged, some_data
 
 EPOCHS = 2

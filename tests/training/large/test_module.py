@@ -20,19 +20,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
-from ordinal_entropy.vision import schedules, training
+from ordinal_entropy.training.large import module as large
+from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.large.fitting import fit
+from ordinal_entropy.training.large.module import Callbacks, Training
+from ordinal_entropy.training.large.optimization import Settings, rate
+from ordinal_entropy.training.large.predicting import scored
+from ordinal_entropy.training.large.saved_features import fixed_rows
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
-from ordinal_entropy.vision.training import (
-    Callbacks,
-    Data,
-    Settings,
-    Training,
-    fit,
-    fixed_rows,
-    read_checkpoint,
-    scored,
-)
+from ordinal_entropy.vision.split import Data
 from tiny_images import SETTINGS, SIZE, Errors, a_network, l1, logged, some_data
 
 
@@ -139,7 +136,7 @@ def hand_trained(settings: Settings, rates: list, clip: float | None = None) -> 
 def test_the_rate_of_every_step_is_that_of_the_schedule(tmp_path, schedule):
     module = steady(schedule=schedule)
     run(module, tmp_path)
-    rates = [schedules.rate(schedule, step, 6, epochs=2) for step in range(6)]
+    rates = [rate(schedule, step, 6, epochs=2) for step in range(6)]
     assert module.losses == pytest.approx(hand_trained(module.settings, rates), rel=1e-5)
 
 
@@ -162,7 +159,7 @@ def test_a_schedule_goes_on_where_it_was_stopped(tmp_path):
 def test_gradients_are_clipped(tmp_path):
     module = steady(clip=0.5)
     run(module, tmp_path)
-    rates = [schedules.rate("milestones", step, 6, epochs=2) for step in range(6)]
+    rates = [rate("milestones", step, 6, epochs=2) for step in range(6)]
     assert module.losses == pytest.approx(hand_trained(module.settings, rates, clip=0.5), rel=1e-5)
     assert module.losses != pytest.approx(hand_trained(module.settings, rates), rel=1e-5)
 
@@ -170,7 +167,7 @@ def test_gradients_are_clipped(tmp_path):
 def test_without_batch_norm_a_batch_may_be_one_image(tmp_path):
     module = steady(batch_size=1, epochs=1, learning_rate=1e-3)
     run(module, tmp_path)
-    rates = [schedules.rate("milestones", 0, 1, epochs=1)] * 60
+    rates = [rate("milestones", 0, 1, epochs=1)] * 60
     assert module.losses == pytest.approx(hand_trained(module.settings, rates), rel=1e-4)
 
 
@@ -474,8 +471,8 @@ class Unwaiting(Steps):
 def test_checkpoints_are_not_written_more_often_than_asked(tmp_path, monkeypatch):
     """The best epoch is the same file in the end, also where it was none that wrote one."""
     written = []
-    real = training.Files.write
-    monkeypatch.setattr(training.Files, "write", lambda *inputs: (written.append(inputs[1].name), real(*inputs))[1])
+    real = large.Files.write
+    monkeypatch.setattr(large.Files, "write", lambda *inputs: (written.append(inputs[1].name), real(*inputs))[1])
     content = {}
     for seconds, count in ((0, 3), (1000, 1)):
         written.clear()
@@ -483,7 +480,7 @@ def test_checkpoints_are_not_written_more_often_than_asked(tmp_path, monkeypatch
         module, folder = a_module(settings=settings), tmp_path / str(seconds)
         history = run(module, folder)
         assert written.count("last.ckpt") == count and written.count("best.ckpt") <= count
-        content[seconds] = training.read_checkpoint(folder / "best.ckpt"), history
+        content[seconds] = read_checkpoint(folder / "best.ckpt"), history
     (often, scores), (seldom, same) = content[0], content[1000]
     best = min(range(3), key=lambda epoch: scores[epoch]["validation"]["mae"])
     assert scores == same and often.epoch == seldom.epoch == best + 1
@@ -533,13 +530,13 @@ def test_steps_of_a_graph_are_those_without(tmp_path, method, precision):
 @pytest.mark.gpu
 def test_a_graph_is_made_only_where_it_can_be(tmp_path, monkeypatch):
     made = []
-    real = training.StepGraph
+    real = large.StepGraph
 
     def counted(*inputs):
         made.append(1)
         return real(*inputs)
 
-    monkeypatch.setattr(training, "StepGraph", counted)
+    monkeypatch.setattr(large, "StepGraph", counted)
     for changes, count in [
         ({}, 1),
         ({"graph": False}, 0),

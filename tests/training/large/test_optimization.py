@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ordinal_entropy.vision.schedules import rate
+from ordinal_entropy.training.large.optimization import rate
 
 
 @pytest.mark.parametrize("steps", [7, 10, 100, 333])
