@@ -4,8 +4,8 @@
     python benchmarks/bench_age.py --tiny              # anywhere, in seconds, to see that it runs; writes nothing
 
 ``recipe``: what ``ordinal-entropy train age`` does, through ``training.large.fitting.fit``: images held on the
-device as bytes, cropped, mirrored and normalised there, through Lightning, with the scores of the training images; with and
-without its steps as a CUDA graph, of which the preset chooses one (``preset``).
+device as bytes, cropped, mirrored and normalised there, through Lightning, with the scores of the training images;
+with and without its steps as a CUDA graph, of which the preset chooses one (``preset``).
 ``bare``: forward, loss, backward and optimizer on one batch of floats that is on the device already. Same network,
 batch size, mixed precision, channels-last layout, loss and optimizer; nothing else.
 

@@ -242,9 +242,9 @@ def two_processes(method: str, folder: Path) -> None:
 def test_two_processes_equal_one(tmp_path, method):
     script = tmp_path / "two.py"  # which Lightning starts once more
     script.write_text(
-        f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:2]]!r}\n"
+        f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:3:2]]!r}\n"
         "from pathlib import Path\n"
-        "from test_training import two_processes\n"
+        "from test_module import two_processes\n"
         f"two_processes({method!r}, Path({str(tmp_path / 'two')!r}))\n"
     )
     said = subprocess.run([sys.executable, str(script)], check=True, timeout=120, capture_output=True, text=True)
@@ -273,9 +273,9 @@ def test_two_processes_equal_one(tmp_path, method):
 def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
     whole = a_module()
     history = run(whole, tmp_path / "whole")
-    code = f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:2]]!r}; "
+    code = f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:3:2]]!r}; "
     code += (
-        f"import test_training as t; from pathlib import Path; t.run(t.a_module(), Path({str(tmp_path / 'killed')!r}))"
+        f"import test_module as t; from pathlib import Path; t.run(t.a_module(), Path({str(tmp_path / 'killed')!r}))"
     )
     killed = subprocess.run([sys.executable, "-c", code], env={**os.environ, "DIE_AT": "2:1"}, check=False)
     assert killed.returncode == -signal.SIGKILL
