@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ordinal_entropy import OrdinalEntropy, Terms, functional
+from ordinal_entropy.options import OfAll, Options
 
 import oracle
 
@@ -45,6 +46,22 @@ def test_terms_are_what_is_summed():
     assert isinstance(terms, Terms)
     assert min(terms) > 0
     assert reg(FEATURES, TARGETS).item() == pytest.approx((0.5 * terms.tightness - 2 * terms.diversity).item())
+
+
+def test_every_option_has_a_type_and_is_named_in_the_documentation():
+    assert set(OfAll.__annotations__) == set(Options._fields)
+    for name in Options._fields:
+        assert f"\n        {name}: " in Options.__doc__
+        assert f"``{name}``" in OrdinalEntropy.__doc__
+
+
+@pytest.mark.parametrize(
+    ("term", "option"),
+    [(functional.diversity, "tightness_over"), (functional.tightness, "weighting"), (functional.diversity, "rescales")],
+)
+def test_a_term_takes_its_own_options_alone(term, option):
+    with pytest.raises(TypeError, match=rf"{term.__name__}\(\) got an unexpected keyword argument '{option}'"):
+        term(FEATURES, TARGETS, **{option: "l2"})
 
 
 def test_options_are_checked_when_the_module_is_made():

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy import kernels
 from ordinal_entropy.kernels.unit import unit_rows
 
 
@@ -19,8 +18,6 @@ class Groups(NamedTuple):
     amount: Tensor | None  # (g, m), how many times a center counts in the pairs; None: each once
     slot: Tensor | None  # (g, n), the center of each row; None: each row is its own
     unit: bool  # centers are averages of rows of norm 1 (or 0)
-    diversity: Tensor | None = None  # where the kernels of a GPU took it together with the centers
-    tightness: Tensor | None = None  # likewise
 
 
 def group(
@@ -31,8 +28,6 @@ def group(
     grouping: str | float,
     unit: bool,
     eager: bool,
-    pairs: kernels.Pairs | None = None,
-    pull: kernels.Pull | None = None,
 ) -> Groups:
     """Rows grouped by target, with static shapes: sorted, cut where the target changes, summed by segment.
 
@@ -44,8 +39,6 @@ def group(
         unit: divide the rows by their norms before averaging; a zero row stays zero and gets no gradient.
         eager: drop the unused slots, which takes a look at the values. Where each row turns out to be alone, the rows
             come back as they are.
-        pairs: how the pairs of centers will be weighed; the kernels of a GPU then do it at once.
-        pull: how distances from the centers will be measured; likewise.
 
     Example:
         >>> targets = torch.tensor([[[5.0], [1.0], [5.0]]])
@@ -58,12 +51,6 @@ def group(
     """
     g, n, t = targets.shape
     width = 0.0 if isinstance(grouping, str) else float(grouping)
-    if not eager and kernels.groups_fused(features, targets):
-        from ordinal_entropy.kernels import grouped
-
-        found = grouped.terms(features, targets, amount, width=width, unit=unit, pairs=pairs, pull=pull)
-        slot, _, values, there, _ = found.where
-        return Groups(features, found.centers, values, there, slot, unit, found.diversity, found.tightness)
     keys = targets if width == 0 else torch.floor(targets / width)  # (g, n, t)
     present = amount > 0
     rank = keys[..., 0] if t == 1 else row_hash(keys)

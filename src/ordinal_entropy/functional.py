@@ -2,27 +2,27 @@
 
 from contextlib import nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy import distributed, kernels
 from ordinal_entropy.centers import Groups, group
-from ordinal_entropy.kernels.unit import to_one, unit_rows
-from ordinal_entropy.kernels.weights import POWERS, Function
-from ordinal_entropy.layouts import rows
+from ordinal_entropy.kernels.unit import to_one
+from ordinal_entropy.kernels.weights import POWERS
+from ordinal_entropy.layouts import Rows, drawn, lowered, rows
 from ordinal_entropy.memory import Memory
+from ordinal_entropy.options import OfAll, OfDiversity, OfTightness, Options, checked, spelled
+from ordinal_entropy.tightness import mean_distance
 
-_CHOICES = {
-    "distance": ("l2", "cosine"),
-    "rescale": ("max", "authors", "none"),
-    "centers": ("normalize-first", "average-first"),
-    "tightness_over": ("all", "shared"),
-    "tightness_power": (1, 2),
-    "per": ("batch", "image"),
-}
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_ALL, _DIVERSITY, _TIGHTNESS = (frozenset(kinds.__annotations__) for kinds in (OfAll, OfDiversity, OfTightness))
 
 
+@spelled(_ALL)
 def ordinal_entropy(
     features: Tensor,
     targets: Tensor,
@@ -30,23 +30,9 @@ def ordinal_entropy(
     *,
     diversity_weight: float | Tensor = 1.0,
     tightness_weight: float | Tensor = 1.0,
-    weighting: str | Function = "l2",
-    distance: str = "l2",
-    normalize: bool = True,
-    rescale: str = "max",
-    grouping: str | float = "unique",
-    centers: str = "normalize-first",
-    tightness_over: str = "all",
-    tightness_power: int = 1,
-    max_samples: int | None = None,
-    num_pairs: int | None = None,
-    generator: torch.Generator | None = None,
     sample_weight: Tensor | None = None,
-    stride: int = 1,
-    per: str = "batch",
-    gather: bool = False,
     memory: Memory | None = None,
-    check: bool = False,
+    **options: "Unpack[OfAll]",
 ) -> Tensor:
     """Tightness minus diversity, each times its weight: what is added to the task loss.
 
@@ -59,30 +45,9 @@ def ordinal_entropy(
         mask: boolean in the shape of the targets; what lies outside, NaN too, is ignored.
         diversity_weight: strength of the push between centers.
         tightness_weight: strength of the pull towards them.
-        weighting: how far two targets are apart: "l2", "squared", "sqrt", "none" (all weights 1), or a function from
-            targets ``(a, t)`` and ``(b, t)`` to weights ``(a, b)`` of at least 0.
-        distance: between features: "l2", or "cosine" (1 - cos).
-        normalize: project the features to the unit sphere first; a zero vector stays zero, without gradient.
-        rescale: "max" divides the weights by the largest among all centers, so that the strength does not depend on
-            the unit of the targets; "authors" takes (w - min) / max over the pairs; "none" leaves them as in the
-            paper. The weights of "none" weighting are 1 whatever this says.
-        grouping: which rows share a center: those of equal target ("unique"), of equal bin ``floor(y / width)`` (a
-            positive number, the width; a bin's target is the mean of its members'), or no two ("none").
-        centers: average normalised features ("normalize-first", paper) or normalise averages of raw ones
-            ("average-first", authors).
-        tightness_over: average over "all" rows, or over those at a non-zero distance from their center ("shared").
-        tightness_power: 1, or 2 to square the distances.
-        max_samples: draw at most so many rows a group, without replacement, before grouping; for the diversity only.
-        num_pairs: draw so many pairs of centers a group, with replacement, instead of using all: an unbiased estimate.
-        generator: for every draw, on the device of the features.
         sample_weight: non-negative, one a row; a row of weight 2 counts like that row twice, 0 like none.
-        stride: maps are subsampled (nearest) to ``(h // stride, w // stride)``, targets and mask to the same grid.
-        per: pairs and centers within the whole "batch" or within each "image" (then the mean over images that have
-            any).
-        gather: join the rows of all ranks of the default process group first; see ``ordinal_entropy.distributed``.
         memory: earlier rows as further partners, behind those of all ranks; what it remembers is not changed.
-        check: refuse features that are not finite, and look at targets and weights (finite, non-negative) on a GPU
-            too; on a CPU these always are looked at.
+        options: of :class:`~ordinal_entropy.options.Options`, by name.
 
     Returns:
         Scalar, float32 for half-precision features. No rows, one distinct target, an all-false mask: a zero that is
@@ -92,167 +57,18 @@ def ordinal_entropy(
         >>> ordinal_entropy(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))  # tightness 0.4714, diversity 1.2247
         tensor(-0.7533)
     """
-    for name, value in (
-        ("distance", distance),
-        ("rescale", rescale),
-        ("centers", centers),
-        ("tightness_over", tightness_over),
-        ("tightness_power", tightness_power),
-        ("per", per),
-    ):
-        if value not in _CHOICES[name]:
-            raise ValueError(f"expected {name} to be one of {_CHOICES[name]}, got {value!r}")
-    if not callable(weighting) and weighting not in POWERS:
-        raise ValueError(f"expected weighting to be one of {tuple(POWERS)} or a function, got {weighting!r}")
-    width = isinstance(grouping, (int, float)) and not isinstance(grouping, bool) and 0 < grouping < float("inf")
-    if not (width or grouping in ("unique", "none")):
-        raise ValueError(f"expected grouping to be 'unique', 'none' or a positive bin width, got {grouping!r}")
-    for name, count in (("max_samples", max_samples), ("num_pairs", num_pairs), ("stride", stride)):
-        if count is not None and not (isinstance(count, int) and count >= 1):
-            raise ValueError(f"expected {name} to be a whole number of at least 1, got {count!r}")
-
-    push = isinstance(diversity_weight, Tensor) or diversity_weight != 0
-    pull = isinstance(tightness_weight, Tensor) or tightness_weight != 0
-    own_rows = partial(rows, features, targets, mask, sample_weight, stride=stride, per=per, check=check)
-    if gather:
-        data, generator = distributed.join(
-            own_rows,
-            generator,
-            along="rows" if per == "batch" else "groups",
-            terms=distributed.TERMS[2 * push + pull],
-            device=getattr(features, "device", None),
-        )
-    else:
-        data = own_rows()
-    if memory is not None:
-        data = memory.joined(data)
-    x, y, amount, eager = data
-    g, n, d = x.shape
-    if g * n * d == 0 or not (push or pull):
-        return x[:, :0].sum()  # no numbers: a zero that is part of the graph
-    if amount is None and grouping != "none":
-        amount = x.new_ones(g, n)
-    elif amount is not None and grouping != "none" and not (sample_weight is None and memory is None):
-        # only their ratios count: where they are large, lowered by a power of two, so that no sum of them overflows
-        amount = amount * (2.0**64 * to_one(amount.amax(1, keepdim=True))).clamp_max(1)
-    cosine = distance == "cosine"
-    unit_first = normalize and centers == "normalize-first"
-    coarse = features.dtype in (torch.float16, torch.bfloat16)
-    drawn = max_samples is not None and max_samples < n
-    # a strength that is a tensor may have a gradient: then it is a factor of the result
-    push_by = 1.0 if isinstance(diversity_weight, Tensor) else float(diversity_weight)
-    pull_by = 1.0 if isinstance(tightness_weight, Tensor) else float(tightness_weight)
-    pairs, distances = None, None
-    if grouping != "none":  # what the kernels of a GPU take together with the centers
-        project = cosine or (normalize and not unit_first)
-        if not callable(weighting) and num_pairs is None:
-            pairs = kernels.Pairs(POWERS[weighting], distance, project, rescale, -push_by, coarse)
-        if pull:
-            shared = tightness_over == "shared"
-            distances = kernels.Pull(cosine or normalize, project, cosine, shared, tightness_power, pull_by)
-    found, unit = None, None
-    if not (normalize or cosine):  # brought near 1 before anything is squared
-        unit = to_one(x.detach().abs().amax())
-        x = x * unit
-    kind = x.device.type
-    with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-        if push:
-            unchanged = amount is None and features.dim() == 2 and features.dtype is x.dtype
-            # a view less for the gradient to go through
-            as_they_came = unchanged and memory is None and not gather and unit is None
-            points, values, copies = features if as_they_came else x, y, amount
-            if max_samples is not None and drawn:
-                chance = torch.rand(g, n, device=x.device, generator=generator)
-                chance = chance if amount is None else torch.where(amount > 0, chance, -1)
-                pick = chance.topk(max_samples, dim=1).indices[..., None]  # (g, k, 1)
-                points = x.gather(1, pick.expand(-1, -1, d))
-                values = y.gather(1, pick.expand(-1, -1, y.shape[-1]))
-                copies = None if amount is None else amount.gather(1, pick[..., 0])
-            if copies is None or grouping == "none":
-                found = Groups(points, points, values, copies, None, False)
-            else:
-                found = group(
-                    points,
-                    values,
-                    copies,
-                    grouping=grouping,
-                    unit=unit_first,
-                    eager=eager,
-                    pairs=pairs,
-                    pull=None if drawn else distances,
-                )
-            if found.diversity is not None:
-                loss = found.diversity
-            else:
-                loss = kernels.pair_mean(
-                    found.centers,
-                    found.values,
-                    found.amount,
-                    weighting=weighting,
-                    distance=distance,
-                    rescale=rescale,
-                    project=cosine or (normalize and not found.unit),
-                    num_pairs=num_pairs,
-                    generator=generator,
-                    eager=eager,
-                    times=-push_by,
-                    coarse=coarse,
-                )
-            loss = diversity_weight * loss if isinstance(diversity_weight, Tensor) else loss
-            loss = loss if unit is None else loss / unit
-            if drawn or num_pairs is not None:  # what is not drawn must not be hidden
-                loss = torch.where(x.detach().isfinite().all(), loss, torch.nan)
-            if drawn:
-                found = None
-        if pull:
-            if amount is not None and grouping != "none" and found is None:
-                found = group(x, y, amount, grouping=grouping, unit=unit_first, eager=eager, pull=distances)
-            if amount is None or found is None or found.slot is None:  # each row is its own center
-                return loss if push else torch.where(x.detach().isfinite().all(), x[:, :0].sum(), torch.nan)
-            if found.tightness is not None:
-                mean = found.tightness
-            else:
-                z = unit_rows(found.features) if (cosine or normalize) and not found.unit else found.features
-                own = unit_rows(found.centers) if cosine or (normalize and not found.unit) else found.centers
-                own = own.gather(1, found.slot[..., None].expand(g, n, d))
-                squares = (z - own).square().sum(-1)  # (g, n)
-                size = z.detach().square().sum(-1)
-                apart = ~(squares <= (8 * torch.finfo(z.dtype).eps) ** 2 * size)  # more than rounding, or NaN
-                if cosine:  # 1 - cos between unit rows; a half more for each zero row
-                    zero = 0.5 * (size < 0.5) + 0.5 * (own.detach().square().sum(-1) < 0.5)
-                    spread = torch.where(apart, squares / 2 + zero, 0)
-                else:
-                    spread = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
-                counted = torch.where(apart, amount, 0) if tightness_over == "shared" else amount
-                counts = counted.sum(1, keepdim=True)
-                means = (counted / torch.where(counts > 0, counts, 1) * spread**tightness_power).sum(1)
-                mean = means.reshape(()) if g == 1 else means.sum() / (amount > 0).any(1).sum().clamp_min(1)
-                mean = pull_by * mean if pull_by != 1 else mean
-            mean = mean if unit is None else mean / unit**tightness_power
-            mean = tightness_weight * mean if isinstance(tightness_weight, Tensor) else mean
-            loss = loss + mean if push else mean
-    return loss
+    own = checked(Options(**options))
+    return loss(features, targets, mask, sample_weight, own, diversity_weight, tightness_weight, memory)
 
 
+@spelled(_DIVERSITY)
 def diversity(
     features: Tensor,
     targets: Tensor,
     mask: Tensor | None = None,
     *,
-    weighting: str | Function = "l2",
-    distance: str = "l2",
-    normalize: bool = True,
-    rescale: str = "max",
-    grouping: str | float = "unique",
-    centers: str = "normalize-first",
-    max_samples: int | None = None,
-    num_pairs: int | None = None,
-    generator: torch.Generator | None = None,
     sample_weight: Tensor | None = None,
-    stride: int = 1,
-    per: str = "batch",
-    gather: bool = False,
-    check: bool = False,
+    **options: "Unpack[OfDiversity]",
 ) -> Tensor:
     """Mean over the pairs of centers of target distance times feature distance, at least 0: the paper's ``-L_d``.
 
@@ -267,45 +83,18 @@ def diversity(
         >>> diversity(torch.eye(2), torch.tensor([0.0, 3.0]), rescale="none")
         tensor(4.2426)
     """
-    return ordinal_entropy(
-        features,
-        targets,
-        mask,
-        diversity_weight=-1.0,
-        tightness_weight=0.0,
-        weighting=weighting,
-        distance=distance,
-        normalize=normalize,
-        rescale=rescale,
-        grouping=grouping,
-        centers=centers,
-        max_samples=max_samples,
-        num_pairs=num_pairs,
-        generator=generator,
-        sample_weight=sample_weight,
-        stride=stride,
-        per=per,
-        gather=gather,
-        check=check,
-    )
+    _require_known("diversity", options, _DIVERSITY)
+    return loss(features, targets, mask, sample_weight, checked(Options(**options)), -1.0, 0.0)
 
 
+@spelled(_TIGHTNESS)
 def tightness(
     features: Tensor,
     targets: Tensor,
     mask: Tensor | None = None,
     *,
-    distance: str = "l2",
-    normalize: bool = True,
-    grouping: str | float = "unique",
-    centers: str = "normalize-first",
-    tightness_over: str = "all",
-    tightness_power: int = 1,
     sample_weight: Tensor | None = None,
-    stride: int = 1,
-    per: str = "batch",
-    gather: bool = False,
-    check: bool = False,
+    **options: "Unpack[OfTightness]",
 ) -> Tensor:
     """Mean distance of the features from their centers, at least 0: the paper's ``L_t``.
 
@@ -318,20 +107,143 @@ def tightness(
         >>> tightness(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))  # one row at 0, two at 0.7071
         tensor(0.4714)
     """
-    return ordinal_entropy(
-        features,
-        targets,
-        mask,
-        diversity_weight=0.0,
-        distance=distance,
-        normalize=normalize,
-        grouping=grouping,
-        centers=centers,
-        tightness_over=tightness_over,
-        tightness_power=tightness_power,
-        sample_weight=sample_weight,
-        stride=stride,
-        per=per,
-        gather=gather,
-        check=check,
+    _require_known("tightness", options, _TIGHTNESS)
+    return loss(features, targets, mask, sample_weight, checked(Options(**options)), 0.0, 1.0)
+
+
+def loss(
+    features: Tensor,
+    targets: Tensor,
+    mask: Tensor | None,
+    sample_weight: Tensor | None,
+    options: Options,
+    diversity_weight: float | Tensor,
+    tightness_weight: float | Tensor,
+    memory: Memory | None = None,
+) -> Tensor:
+    """:func:`ordinal_entropy` of options that were checked."""
+    # a strength that is a tensor may have a gradient: then it is a factor of the result
+    push = 1.0 if isinstance(diversity_weight, Tensor) else float(diversity_weight)
+    pull = 1.0 if isinstance(tightness_weight, Tensor) else float(tightness_weight)
+    prepare = partial(
+        rows, features, targets, mask, sample_weight, stride=options.stride, per=options.per, check=options.check
     )
+    if options.gather:
+        along = "rows" if options.per == "batch" else "groups"
+        terms = distributed.TERMS[2 * (push != 0) + (pull != 0)]
+        device = getattr(features, "device", None)
+        data, generator = distributed.join(prepare, options.generator, along=along, terms=terms, device=device)
+        options = options._replace(generator=generator)
+    else:
+        data = prepare()
+    if memory is not None:
+        data = memory.joined(data)
+    x = data.features
+    if x.numel() == 0 or not (push or pull):
+        return x[:, :0].sum()  # no numbers: a zero that is part of the graph
+    if options.grouping != "none" and not (sample_weight is None and memory is None):
+        data = lowered(data)
+    unchanged = data.amount is None and features.dim() == 2 and features.dtype is x.dtype
+    points = features if unchanged and not options.gather else None  # a view less for the gradient to go through
+    coarse = features.dtype in (torch.float16, torch.bfloat16)
+    kind, most = x.device.type, options.max_samples
+    with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+        unit = None
+        if not options.normalize and options.distance != "cosine":  # brought near 1 before anything is squared
+            unit = to_one(x.detach().abs().amax())
+            data, points = data._replace(features=x * unit), None
+        if push and most is not None and most < x.shape[1]:
+            spread, _ = _terms(drawn(data, most, options.generator), options, push, 0.0, points=None, coarse=coarse)
+            tight = _terms(data, options, 0.0, pull, points=None, coarse=coarse)[1] if pull else None
+            all_seen = False
+        else:
+            spread, tight = _terms(data, options, push, pull, points=points, coarse=coarse)
+            all_seen = options.num_pairs is None
+        if spread is not None:  # the diversity, times -push
+            spread = diversity_weight * spread if isinstance(diversity_weight, Tensor) else spread
+            spread = spread if unit is None else spread / unit
+            spread = spread if all_seen else torch.where(x.detach().isfinite().all(), spread, torch.nan)
+        if tight is not None:  # the tightness, times pull
+            tight = tight if unit is None else tight / unit**options.tightness_power
+            tight = tightness_weight * tight if isinstance(tightness_weight, Tensor) else tight
+        if spread is None:
+            alone = torch.where(x.detach().isfinite().all(), x[:, :0].sum(), torch.nan)  # each row is its own center
+            return alone if tight is None else tight
+        return spread if tight is None else tight + spread
+
+
+def _terms(
+    data: Rows, options: Options, push: float, pull: float, *, points: Tensor | None, coarse: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """``-push * diversity`` and ``pull * tightness``; None for one of strength 0, or that is 0 whatever the features.
+
+    Args:
+        data: the rows; those that are not projected not far from 1.
+        options: of the regularizer.
+        push: strength of the diversity.
+        pull: strength of the tightness.
+        points: the features of the rows as they came, ``(n, d)``, where nothing had to be changed.
+        coarse: half precision will do for products of the features, which were computed in it.
+    """
+    x, y, amount, eager = data
+    cosine = options.distance == "cosine"
+    unit = options.normalize and options.centers == "normalize-first"  # before rows are averaged
+    spread, tight = None, None
+    if options.grouping == "none":
+        groups = Groups(x, x if points is None else points, y, amount, None, False)
+    else:
+        amount = x.new_ones(x.shape[:2]) if amount is None else amount
+        if not eager and kernels.groups_fused(x, y):
+            groups, spread, tight = _fused(data._replace(amount=amount), options, push, pull, unit=unit, coarse=coarse)
+        else:
+            groups = group(x, y, amount, grouping=options.grouping, unit=unit, eager=eager)
+    if push and spread is None:
+        spread = kernels.pair_mean(
+            groups.centers,
+            groups.values,
+            groups.amount,
+            weighting=options.weighting,
+            distance=options.distance,
+            rescale=options.rescale,
+            project=cosine or (options.normalize and not groups.unit),
+            num_pairs=options.num_pairs,
+            generator=options.generator,
+            eager=eager,
+            times=-push,
+            coarse=coarse,
+            weighed=options.grouping == "none",
+        )
+    if pull and tight is None and amount is not None and groups.slot is not None:
+        tight = mean_distance(groups, amount, groups.slot, options)
+        tight = tight if pull == 1 else pull * tight
+    return spread, tight
+
+
+def _fused(
+    data: Rows, options: Options, push: float, pull: float, *, unit: bool, coarse: bool
+) -> tuple[Groups, Tensor | None, Tensor | None]:
+    """Centers, and the terms that the kernels of a GPU take together with them; arguments as in :func:`_terms`."""
+    from ordinal_entropy.kernels import grouped
+
+    cosine = options.distance == "cosine"
+    project = cosine or (options.normalize and not unit)
+    pairs, distances = None, None
+    if push and not callable(options.weighting) and options.num_pairs is None:
+        power = POWERS[options.weighting]
+        pairs = kernels.Pairs(power, options.distance, project, options.rescale, -push, coarse)
+    if pull:
+        shared = options.tightness_over == "shared"
+        distances = kernels.Pull(cosine or options.normalize, project, cosine, shared, options.tightness_power, pull)
+    width = 0.0 if isinstance(options.grouping, str) else float(options.grouping)
+    x, y, amount, _ = data
+    assert amount is not None
+    found = grouped.terms(x, y, amount, width=width, unit=unit, pairs=pairs, pull=distances)
+    slot, _, values, there, _ = found.where
+    return Groups(x, found.centers, values, there, slot, unit), found.diversity, found.tightness
+
+
+def _require_known(name: str, given: object, known: frozenset[str]) -> None:
+    assert isinstance(given, dict)
+    strange = next((option for option in given if option not in known), None)
+    if strange is not None:
+        raise TypeError(f"{name}() got an unexpected keyword argument {strange!r}")

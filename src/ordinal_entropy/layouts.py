@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ordinal_entropy import kernels
+from ordinal_entropy.kernels.unit import to_one
 
 _SHAPES = {
     2: "(n, d) features take (n,) or (n, t)",
@@ -168,6 +169,46 @@ def rows(
         None if amount is None else amount.reshape(g, n),
         eager,
     )
+
+
+def drawn(data: Rows, most: int, generator: torch.Generator | None) -> Rows:
+    """So many rows of each group, without replacement; rows of amount 0 last.
+
+    Args:
+        data: the rows, more than so many.
+        most: how many are drawn.
+        generator: for the draw, on the device of the features.
+
+    Example:
+        >>> data = rows(torch.arange(12.0).view(6, 2), torch.arange(6))
+        >>> drawn(data, 4, torch.Generator().manual_seed(0)).targets.unique().numel()
+        4
+    """
+    x, y, amount, eager = data
+    chance = torch.rand(x.shape[:2], device=x.device, generator=generator)
+    chance = chance if amount is None else torch.where(amount > 0, chance, -1)
+    pick = chance.topk(most, dim=1).indices  # (g, most)
+    of_rows = pick[..., None]
+    return Rows(
+        x.gather(1, of_rows.expand(-1, -1, x.shape[-1])),
+        y.gather(1, of_rows.expand(-1, -1, y.shape[-1])),
+        None if amount is None else amount.gather(1, pick),
+        eager,
+    )
+
+
+def lowered(data: Rows) -> Rows:
+    """The same with large amounts lowered by a power of two, so that no sum of them overflows: their ratios count.
+
+    Example:
+        >>> data = rows(torch.eye(2), torch.arange(2), sample_weight=torch.tensor([2.0**120, 2.0**121]))
+        >>> lowered(data).amount.log2()
+        tensor([[64., 65.]])
+    """
+    if data.amount is None:
+        return data
+    largest = data.amount.amax(1, keepdim=True)
+    return data._replace(amount=data.amount * (2.0**64 * to_one(largest)).clamp_max(1))
 
 
 class _Picked(torch.autograd.Function):

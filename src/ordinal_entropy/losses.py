@@ -1,15 +1,18 @@
 """The regularizer as a module that remembers its options."""
 
-import inspect
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ordinal_entropy import functional
 from ordinal_entropy.balance import Balance, rounding
-from ordinal_entropy.kernels.weights import POWERS, Function
+from ordinal_entropy.kernels.weights import POWERS
 from ordinal_entropy.memory import Memory
+from ordinal_entropy.options import OfAll, Options, checked, spelled
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Terms(NamedTuple):
@@ -33,23 +36,12 @@ class OrdinalEntropy(nn.Module):
             :class:`~ordinal_entropy.balance.Balance` has further options. None: the weights are the strengths.
         memory: so many rows of earlier batches are partners for those of each batch in training, for batches too small
             to have enough of their own. A :class:`~ordinal_entropy.memory.Memory` has further options.
-        weighting: "l2", "squared", "sqrt", "none", or a function from targets ``(a, t)``, ``(b, t)`` to ``(a, b)``.
-        distance: "l2" or "cosine".
-        normalize: project the features to the unit sphere first.
-        rescale: of the weights: "max", "authors" or "none".
-        grouping: "unique" targets, "none", or a bin width.
-        centers: "normalize-first" or "average-first".
-        tightness_over: "all" rows, or "shared": those at a non-zero distance from their center.
-        tightness_power: 1 or 2.
-        max_samples: rows drawn for the diversity.
-        num_pairs: pairs drawn instead of all.
-        generator: for every draw.
-        stride: subsampling of maps.
-        per: "batch" or "image".
-        gather: join all ranks.
-        check: refuse features that are not finite, and look at values on a GPU too.
+        options: of :class:`~ordinal_entropy.options.Options`, by name: ``weighting``, ``distance``, ``normalize``,
+            ``rescale``, ``grouping``, ``centers``, ``tightness_over``, ``tightness_power``, ``max_samples``,
+            ``num_pairs``, ``generator``, ``stride``, ``per``, ``gather``, ``check``.
 
-    :func:`ordinal_entropy.functional.ordinal_entropy` says more about each.
+    Attributes:
+        options: the options, a frozen tuple of names.
 
     Example:
         >>> reg = OrdinalEntropy(tightness_weight=0.5)
@@ -60,49 +52,20 @@ class OrdinalEntropy(nn.Module):
         Terms(diversity=tensor(1.2247), tightness=tensor(0.4714))
     """
 
+    @spelled(Options._fields)
     def __init__(
         self,
         diversity_weight: float = 1.0,
         tightness_weight: float = 1.0,
         *,
-        weighting: str | Function = "l2",
-        distance: str = "l2",
-        normalize: bool = True,
-        rescale: str = "max",
-        grouping: str | float = "unique",
-        centers: str = "normalize-first",
-        tightness_over: str = "all",
-        tightness_power: int = 1,
-        max_samples: int | None = None,
-        num_pairs: int | None = None,
-        generator: torch.Generator | None = None,
-        stride: int = 1,
-        per: str = "batch",
-        gather: bool = False,
-        check: bool = False,
         balance: float | Balance | None = None,
         memory: int | Memory | None = None,
+        **options: "Unpack[OfAll]",
     ) -> None:
         super().__init__()
         self.diversity_weight = diversity_weight
         self.tightness_weight = tightness_weight
-        self.weighting = weighting
-        self.distance = distance
-        self.normalize = normalize
-        self.rescale = rescale
-        self.grouping = grouping
-        self.centers = centers
-        self.tightness_over = tightness_over
-        self.tightness_power = tightness_power
-        self.max_samples = max_samples
-        self.num_pairs = num_pairs
-        self.generator = generator
-        self.stride = stride
-        self.per = per
-        self.check = check
-        self.gather = gather
-        empty = torch.empty(0, 1)
-        self._loss(empty, empty, None, None, 1.0, 1.0, gather=False)  # an option that does not exist fails here
+        self.options = checked(Options(**options))
         self.balance, self.memory = self._balance(balance), self._memory(memory)
 
     @classmethod
@@ -185,7 +148,7 @@ class OrdinalEntropy(nn.Module):
             lambda: self.separate(*data),
             (self.diversity_weight, self.tightness_weight),
             lambda: self.rounding(features[None], targets[None])[:, 0],
-            gathered=self.gather,
+            gathered=self.options.gather,
         )
 
     def fixed(
@@ -193,8 +156,8 @@ class OrdinalEntropy(nn.Module):
     ) -> Tensor:
         """The loss at the weights, whether there is a balance or not; arguments as in :meth:`forward`."""
         memory = self.memory if self.training else None
-        data = features, targets, mask, sample_weight
-        loss = self._loss(*data, self.diversity_weight, self.tightness_weight, memory=memory)
+        data, weights = (features, targets, mask, sample_weight), (self.diversity_weight, self.tightness_weight)
+        loss = functional.loss(*data, self.options, *weights, memory)
         if memory is not None:
             memory.keep()
         return loss
@@ -204,9 +167,9 @@ class OrdinalEntropy(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Minus the diversity, and the tightness, as a balance needs them; one whose weight is 0 is not computed."""
         memory = self.memory if self.training else None
-        data = features, targets, mask, sample_weight
+        data = features, targets, mask, sample_weight, self.options
         push, pull = (float(weight != 0) for weight in (self.diversity_weight, self.tightness_weight))
-        terms = self._loss(*data, push, 0.0, memory=memory), self._loss(*data, 0.0, pull, memory=memory)
+        terms = functional.loss(*data, push, 0.0, memory), functional.loss(*data, 0.0, pull, memory)
         if memory is not None:
             memory.keep()
         return terms
@@ -222,8 +185,8 @@ class OrdinalEntropy(nn.Module):
 
         Of these rows alone: a memory is neither used nor changed.
         """
-        data = features, targets, mask, sample_weight
-        return Terms(self._loss(*data, -1.0, 0.0), self._loss(*data, 0.0, 1.0))
+        data = features, targets, mask, sample_weight, self.options
+        return Terms(functional.loss(*data, -1.0, 0.0), functional.loss(*data, 0.0, 1.0))
 
     @property
     def strengths(self) -> Terms:
@@ -245,14 +208,15 @@ class OrdinalEntropy(nn.Module):
             features: ``(r, ...)``, in any layout, of each of ``r`` runs.
             targets: ``(r, ...)``, likewise.
         """
-        if not (self.normalize or self.distance == "cosine"):  # distances of features themselves: gradients of length 1
+        options = self.options
+        if not (options.normalize or options.distance == "cosine"):  # raw distances: gradients of length 1
             return features.new_zeros(2, len(features), dtype=torch.float32)
         unit: Tensor | float = 1.0
-        if self.rescale == "none" and self.weighting != "none":  # weights in the unit of the targets
+        if options.rescale == "none" and options.weighting != "none":  # weights in the unit of the targets
             unit = 0.0  # not known
-            if isinstance(self.weighting, str) and targets.numel():
+            if isinstance(options.weighting, str) and targets.numel():
                 numbers = targets.flatten(1).float()
-                unit = (numbers.amax(1) - numbers.amin(1)) ** POWERS[self.weighting]
+                unit = (numbers.amax(1) - numbers.amin(1)) ** POWERS[options.weighting]
         return torch.stack([rounding(features, unit), rounding(features)])
 
     def _balance(self, given: float | Balance | None) -> Balance | None:
@@ -265,54 +229,13 @@ class OrdinalEntropy(nn.Module):
     def _memory(self, given: int | Memory | None) -> Memory | None:
         if given is None:
             return None
-        if self.per == "image":
+        if self.options.per == "image":
             raise ValueError("expected per='batch' with a memory, which joins rows of several batches, got per='image'")
         return given if isinstance(given, Memory) else Memory(given)
 
-    def _loss(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        mask: Tensor | None,
-        sample_weight: Tensor | None,
-        diversity_weight: float,
-        tightness_weight: float,
-        memory: Memory | None = None,
-        gather: bool | None = None,
-    ) -> Tensor:
-        return functional.ordinal_entropy(
-            features,
-            targets,
-            mask,
-            diversity_weight=diversity_weight,
-            tightness_weight=tightness_weight,
-            weighting=self.weighting,
-            distance=self.distance,
-            normalize=self.normalize,
-            rescale=self.rescale,
-            grouping=self.grouping,
-            centers=self.centers,
-            tightness_over=self.tightness_over,
-            tightness_power=self.tightness_power,
-            max_samples=self.max_samples,
-            num_pairs=self.num_pairs,
-            generator=self.generator,
-            sample_weight=sample_weight,
-            stride=self.stride,
-            per=self.per,
-            gather=self.gather if gather is None else gather,
-            memory=memory,
-            check=self.check,
-        )
-
     def extra_repr(self) -> str:
-        """The strengths and every option that is not at its default and no module, which is shown anyway."""
-        default = inspect.signature(OrdinalEntropy.__init__).parameters
+        """The strengths, and every option that is not at its default."""
+        options, defaults = self.options._asdict(), Options._field_defaults
+        changed = {name: value for name, value in options.items() if value != defaults[name]}
         strengths = {"diversity_weight": self.diversity_weight, "tightness_weight": self.tightness_weight}
-        changed = {name: getattr(self, name) for name, p in default.items() if p.kind is p.KEYWORD_ONLY}
-        changed = {
-            name: value
-            for name, value in changed.items()
-            if value != default[name].default and not isinstance(value, nn.Module)
-        }
         return ", ".join(f"{name}={value!r}" for name, value in {**strengths, **changed}.items())

@@ -65,12 +65,12 @@ def test_slots_in_the_order_of_the_targets(t):
     amount = mask.float()[None]
     with kernels.use("fused"):
         assert kernels.groups_fused(features[None], targets[None])
-        found = group(features[None], targets[None], amount, grouping="unique", unit=True, eager=False)
+    found = grouped.places(targets[None], amount, 0.0)
     present = targets[mask]
     distinct = present.unique(dim=0)  # sorted
     used = len(distinct)
     assert torch.equal(found.values[0, :used], distinct)
-    assert found.amount[0].tolist() == [1.0] * used + [0.0] * (70 - used)
+    assert found.there[0].tolist() == [1.0] * used + [0.0] * (70 - used)
     assert torch.equal(found.values[0][found.slot[0][mask]], present)
 
 

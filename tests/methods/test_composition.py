@@ -544,9 +544,9 @@ def test_bins_that_mixing_brings_are_those_of_the_rows_prepared_with_last():
     method = methods.create("c-mixup+oe")
     for unit in (1.0, 10.0):
         method.prepare(unit * torch.tensor([[0.0], [0.0], [1.0], [2.0]]))
-        assert method.parts["oe"].regularizer.grouping == unit and len(method.notes) == 1
+        assert method.parts["oe"].regularizer.options.grouping == unit and len(method.notes) == 1
     method.prepare(torch.tensor([[0.0], [1.0], [2.5]]))  # no target repeats
-    assert method.parts["oe"].regularizer.grouping == "unique" and not method.notes
+    assert method.parts["oe"].regularizer.options.grouping == "unique" and not method.notes
 
 
 def test_options_of_parts():

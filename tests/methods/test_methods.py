@@ -126,7 +126,8 @@ def test_an_option_that_a_method_does_not_take_is_met_with_those_it_takes():
     with pytest.raises(ValueError, match="options of 'baseline': none; got strength"):
         methods.create("baseline", strength=1.0)
     with pytest.raises(
-        ValueError, match=r"options of 'ld': one of strength, balance, diversity_weight, weighting.*got temperature"
+        ValueError,
+        match=r"options of 'ld': one of strength, balance, diversity_weight, memory, weighting.*got temperature",
     ):
         methods.create("ld", temperature=1.0)
     with pytest.raises(ValueError, match="got weighting"):

@@ -147,6 +147,7 @@ def pair_mean(
     eager: bool,
     times: float = 1.0,
     coarse: bool = False,
+    weighed: bool = True,
 ) -> Tensor:
     """Mean over all pairs of weight times distance, averaged over the groups that have a pair; no pair: 0.
 
@@ -167,6 +168,7 @@ def pair_mean(
         eager: values may be looked at.
         times: a factor of the result.
         coarse: the points were computed in half precision, so that half precision will do for their products.
+        weighed: amounts may be any numbers; False: 0 and 1 only.
     """
     copies = amount.sum(1) if eager and amount is not None else None
     if amount is not None and copies is not None and bool(((copies <= 1) & ((amount > 0).sum(1) > 1)).any()):
@@ -202,10 +204,12 @@ def pair_mean(
     if not callable(measure) and measure != 0:
         # only differences count: from the smallest target on they survive float32 best
         present = (amount > 0)[..., None]
+        safe = values.dtype == torch.float32 and values.device.type != "mps"  # their squares in float64
         values = values if values.device.type == "mps" else values.double()
         values = torch.where(present, values - torch.where(present, values, torch.inf).amin(1, keepdim=True), 0)
-        unit = to_one(values.amax((1, 2)))  # (g,)
-        values = values * unit[:, None, None]
+        if rescale == "none" or not safe:
+            unit = to_one(values.amax((1, 2)))  # (g,)
+            values = values * unit[:, None, None]
         if rescale == "none":
             factor = unit.pow(-measure)
         else:
@@ -220,8 +224,10 @@ def pair_mean(
         values = values.to(points.dtype)
     if rescale == "max":
         low = None
-    once = to_one(amount.amax(1)) / 2  # what counts once, counts so much from here on: 1 where nothing counts more
-    amount = amount * once[:, None]
+    once: Tensor | float = 1.0
+    if weighed:
+        once = to_one(amount.amax(1)) / 2  # what counts once, counts so much from here on: 1 where nothing counts more
+        amount = amount * once[:, None]
 
     traced = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
     small = points.shape[0] * points.shape[1] ** 2 <= _REFERENCE_PAIRS

@@ -82,13 +82,14 @@ class Regularizer(Method):
 
     def targets_are_mixed(self, targets: Tensor) -> str | None:
         """Rows share a center by bins from now on, if training targets repeat: as wide as their median gap."""
-        if self._width is not None and self.regularizer.grouping == self._width:  # of other rows, before
-            self.regularizer.grouping = "unique"
+        options = self.regularizer.options
+        if self._width is not None and options.grouping == self._width:  # of other rows, before
+            self.regularizer.options = options = options._replace(grouping="unique")
         values = torch.unique(targets.flatten())
-        if self.regularizer.grouping != "unique" or targets[0].numel() != 1 or not 1 < len(values) < targets.numel():
+        if options.grouping != "unique" or targets[0].numel() != 1 or not 1 < len(values) < targets.numel():
             return None
         self._width = width = float(values.diff().median())
-        self.regularizer.grouping = width
+        self.regularizer.options = options._replace(grouping=width)
         return f"mixed targets are unique, so rows of one bin of width {width:g} share a center"
 
 

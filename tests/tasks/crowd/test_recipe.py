@@ -317,7 +317,7 @@ def test_the_method_is_that_of_the_keys(drawn):
     )
     assert str(found) == str(expected) and found.strengths == expected.strengths
     equal = prepare(Plan("oe", 0, tiny(drawn, "grouping=0")), crowds(recipe), None).method
-    assert equal.parts["oe"].regularizer.grouping == "unique"
+    assert equal.parts["oe"].regularizer.options.grouping == "unique"
 
 
 def test_features_are_kept_of_cells_with_heads(drawn, tmp_path):

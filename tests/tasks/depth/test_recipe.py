@@ -89,7 +89,7 @@ def test_presets_are_as_published():
 
 def test_the_method_sees_3536_rows_of_a_crop_of_416_by_544(rendered):
     made = prepare(Plan("oe", 0, PRESETS["paper"]), rooms(tiny(rendered)), None)
-    reg = made.method.parts["oe"].regularizer
+    reg = made.method.parts["oe"].regularizer.options
     assert (reg.stride, reg.per, reg.grouping, reg.rescale, reg.gather) == (4, "image", "unique", "authors", False)
     assert (208 // reg.stride) * (272 // reg.stride) == 3536  # of the map at stride 2
     features, depths = torch.randn(2, 3, 26, 34), torch.randint(1, 9, (2, 1, 52, 68)).float()

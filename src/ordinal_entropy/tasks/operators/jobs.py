@@ -170,9 +170,9 @@ def _pairs(method: Composition) -> Pairs | None:
     name, part = next(iter(method.parts.items()))
     if not isinstance(part, Regularizer):
         return None
-    options = part.regularizer
+    options = part.regularizer.options
     geometry = Geometry(options.distance, options.normalize or options.distance == "cosine")
-    strength = method.strengths[name] * float(options.diversity_weight)
+    strength = method.strengths[name] * float(part.regularizer.diversity_weight)
     return Pairs(geometry, str(options.weighting), options.rescale, strength)
 
 

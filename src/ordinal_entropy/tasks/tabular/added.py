@@ -4,7 +4,6 @@ Runs whose methods are a regularizer and nothing else differ in its strengths on
 found for all of them at once, and each run's is multiplied by its own strengths, fixed or gradient-balanced.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,11 +29,10 @@ def unit_regularizer(method: Composition) -> OrdinalEntropy | None:
     if len(method.parts) > 1 or not isinstance(part, Regularizer):
         return None
     own = part.regularizer
-    if own.memory is not None or own.max_samples is not None or own.num_pairs is not None:
+    if own.memory is not None or own.options.max_samples is not None or own.options.num_pairs is not None:
         return None
-    options = {name: getattr(own, name) for name in inspect.signature(OrdinalEntropy).parameters}
-    weights = {name: float(options[name] != 0) for name in ("diversity_weight", "tightness_weight")}
-    return OrdinalEntropy(**{**options, **weights, "balance": None, "per": "image"})
+    weights = float(own.diversity_weight != 0), float(own.tightness_weight != 0)
+    return OrdinalEntropy(*weights, **own.options._replace(per="image")._asdict())
 
 
 def strengths_of(methods: Sequence[Composition], like: Tensor) -> tuple[Tensor, bool, Tensor]:
@@ -97,7 +95,8 @@ class Regularized:
         A call gives means over runs: of the diversity over those with a pair of centers, of the tightness over all.
         """
         unit, g = self.unit, len(features)
-        keys = targets if isinstance(unit.grouping, str) else torch.floor(targets / unit.grouping)
+        width = unit.options.grouping
+        keys = targets if isinstance(width, str) else torch.floor(targets / width)
         with_pairs = (keys.amax((1, 2)) != keys.amin((1, 2))).sum()
         if unit.tightness_weight == 0:
             return {0: with_pairs * unit(features, targets)}
