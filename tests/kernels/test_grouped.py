@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ordinal_entropy import functional, kernels
-from ordinal_entropy.centers import group
 from ordinal_entropy.functional import ordinal_entropy
 
 pytest.importorskip("triton", reason="the interpreter is Triton's")
