@@ -37,7 +37,7 @@ def main() -> None:
         summary = grid.summary_of(
             options.task, rows, recipe, range(options.seeds), out=Path(folder), device="cpu", jobs=options.jobs
         )
-    for sentence in comparison.verdict(summary):
+    for sentence in comparison.verdict(summary).sentences:
         print(sentence)
     out = options.out or RESULTS / f"{options.task}-fractions.json"
     runs.write_json(out, {**summary, "command": record.command()})

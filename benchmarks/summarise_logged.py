@@ -40,7 +40,7 @@ def main() -> None:
             out=Path(copy),
             device="cpu",
         )
-    for sentence in comparison.verdict(summary):
+    for sentence in comparison.verdict(summary).sentences:
         print(sentence)
     # Neither the seconds nor the device of this reading matter: those of the training are in no file.
     kept = {key: value for key, value in summary.items() if key not in ("seconds", "device")}

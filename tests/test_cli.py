@@ -25,7 +25,7 @@ from commands import call
 from fake_trainer import Trainer
 from ordinal_entropy import cli, environment, runs, studies, tasks
 from ordinal_entropy.environment import PARTS
-from ordinal_entropy.studies import tables
+from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.tasks.operators import recipe as operators
 from ordinal_entropy.tasks.operators import train
 from paired_scores import summed
@@ -67,8 +67,8 @@ def words(text):
 def test_compare_says_what_it_found_and_writes_it(trainer, tmp_path):
     result = call("compare", "linear", "--methods", "oe, baseline", "--seeds", 4, "--device", "cpu", "--out", "there")
     said = words(result.stdout)
-    assert "oe is better than baseline: mse" in said and "(-50.0%)" in said and "4 seeds" in said
-    assert "as the paper" in said and "best on test," in said
+    assert "oe is better than baseline: MSE" in said and "(-50.0%; 95% CI" in said and "; n = 4; " in said
+    assert "best on validation" in said and "best on test" in said and "lower is better" in said
     assert "Written to there/summary.json" in said
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert list(summary["methods"]) == ["baseline", "oe"]
@@ -135,7 +135,7 @@ def test_compare_stops_once_no_verdict_is_open(trainer, tmp_path):
     assert "2 methods x 20 seeds = at most 40 runs" in words(result.stderr)
     assert "After 4 of at most 20 seeds: oe helps" in result.stderr
     said = words(result.stdout)
-    assert "oe is better than baseline: mse" in said and "4 seeds. Stopped after 4 of at most 20 seeds" in said
+    assert "oe is better than baseline: MSE" in said and "Stopped after 4 of at most 20 seeds" in said
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert summary["stop_early"] == {"at_most": 20, "smallest": None, "stopped": True}
     assert summary["paired"]["oe"]["n"] == 4 and summary["paired"]["oe"]["verdict"] == "helps"
@@ -155,8 +155,8 @@ def test_compare_trains_round_after_round_while_a_verdict_is_open(trainer, tmp_p
     assert len({folder for *_, folder in trainer.calls}) == 3  # a stack has one checkpoint
     assert "After 5 of at most 6 seeds: oe open, ld helps" in result.stderr
     said = words(result.stdout)
-    assert "oe: no difference from baseline at any seed" in said and "ld is better than baseline" in said
-    assert "Went on to all 6 seeds" in said
+    assert "oe: identical to baseline at every seed" in said and "ld is better than baseline" in said
+    assert "All 6 seeds were run" in said
     summary, curves = (json.loads((tmp_path / "there" / f"{name}.json").read_text()) for name in ("summary", "curves"))
     order = [(name, seed) for name in ("baseline", "oe", "ld") for seed in range(6)]
     assert [(run["variant"], run["seed"]) for run in curves["runs"]] == order
@@ -164,7 +164,7 @@ def test_compare_trains_round_after_round_while_a_verdict_is_open(trainer, tmp_p
     for name, method in summary["methods"].items():
         assert method["at"]["last"] == pytest.approx(ends[name], rel=1e-4)
     small = call("compare", "linear", "--seeds", 6, "--stop-early", "--smallest", 1e-3, "--out", "small")
-    assert "oe: no difference from baseline as large as 0.001, the smallest that matters" in words(small.stdout)
+    assert "oe: no difference from baseline as large as 1.00 x 1e-3, the smallest that matters" in words(small.stdout)
     assert "--stop-early --smallest 0.001" in json.loads((tmp_path / "small" / "summary.json").read_text())["command"]
 
 
@@ -223,7 +223,7 @@ def test_where_a_run_of_a_stack_fails_the_others_go_on(tmp_path, monkeypatch):
         patch.setattr(operators.train, "train", broken(("oe", 1)))
         answer = call(*options, "--out", "there")
     said = words(answer.stdout)
-    assert "oe, seed 1 failed: RuntimeError: the device is too hot" in said and "3 seeds" in said
+    assert "oe, seed 1 failed: RuntimeError: the device is too hot" in said and "; n = 3; " in said
     assert "1 run failed; the same command tries again" in answer.stderr
     summary = runs.read_json("there/summary.json")
     assert summary["methods"]["oe"]["values"][1] is None and summary["paired"]["oe"]["n"] == 3
@@ -313,7 +313,7 @@ def test_without_matplotlib_a_figure_is_drawn_later(trainer, tmp_path, monkeypat
 def test_table6_prints_costs():
     settings = ["rows=30", "parts=1", "test_rows=10", "hidden=8", "samples=2", "rounds=2", "timed_steps=2", "warm_up=1"]
     said = call("reproduce", "table6", *(f"--set={s}" for s in settings), "--device", "cpu", "--out", "there").stdout
-    assert "2,163" in said and "seconds for 50000 steps" in words(said)
+    assert "2,163" in said and "Seconds for 50000 steps" in words(said)
 
 
 def test_keys_are_explained():
@@ -674,7 +674,9 @@ def test_reproduce_warns_of_skewed_differences_below_its_tables(tmp_path, capsys
     far = summed({"baseline": [3.0, 3.2, 2.9, 3.4, 3.1], "ld": [2.0, 2.3, 1.9, 2.3, 9.1]}, task="linear", metric="mse")
     far |= {"baseline": "baseline", "device": "cpu", "study": "table1-linear"}
     cli._print_study("table1-linear", far, tmp_path, read_back=True)
-    assert "The differences of ld look skewed: the 95% interval may hold less often" in words(capsys.readouterr().out)
+    said = words(capsys.readouterr().out)
+    assert "ld against baseline: not significant" in said
+    assert "The differences look skewed (skewness +1.5): the 95% CI may cover less than 95%" in said
 
 
 @pytest.mark.parametrize("command", ["compare", "train"])
@@ -688,9 +690,10 @@ def test_help_names_the_default_preset_of_every_task(command):
 def test_tables_are_not_cut_in_a_narrow_window_or_a_file():
     summary = summed({"baseline": [3.0, 3.2, 2.9], **{f"method-{k} a=1 b=2": [2000.0, 1.3, 2.0 + k] for k in range(3)}})
     console = Console(file=io.StringIO(), width=40)
-    cli._print_table(console, tables.paired_table(summary))
+    table = tables.differences(summary, 1.0)
+    terminal.show(console, table)
     printed = console.file.getvalue().split()
-    cells = [str(cell) for column in tables.paired_table(summary).columns for cell in column.cells]
+    cells = [cell for row in table.rows for cell in (row.name, *row.cells)]
     assert all(word in printed for cell in cells for word in cell.split())
     assert console.width == 40
 

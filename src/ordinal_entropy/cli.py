@@ -17,10 +17,8 @@ import torch
 import typer
 from rich import box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -38,7 +36,8 @@ from ordinal_entropy import (
     tasks,
 )
 from ordinal_entropy.recipes import defaults, described, explained
-from ordinal_entropy.studies import examples, grid, rounds, tables
+from ordinal_entropy.results import tables, terminal
+from ordinal_entropy.studies import examples, grid, rounds
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.torchvision_guard import torchvision_problem
 
@@ -89,7 +88,6 @@ _JOBS_HELP = (
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help=_JOBS_HELP)]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Show the keys that --set takes, and stop.")]
 
-_WIDEST = 10_000  # columns of a table without wrapping
 _RESULT = {"last": runs.NUMBER, "best_validation": runs.NUMBER, "best_test": runs.NUMBER}
 _SHOWN = 50  # problems of a dataset, unless all are asked for
 
@@ -293,7 +291,7 @@ def reproduce(
         table = _table("study", "what it is")
         for name in studies.names():
             table.add_row(name, Text(studies.describe(name)))
-        _print_table(_console(), table)
+        terminal.show_grid(_console(), table)
         return
     with _one_sentence() as own_folder:
         if study is None:
@@ -333,20 +331,14 @@ def reproduce(
 def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bool) -> None:
     console, study = _console(), studies.get(name)
     if study.measured is not None:
-        _print_titled(
-            console,
-            f"{summary['metric']}, one run alone, on {summary['device']}",
-            tables.cost_table(summary),
-        )
-        console.print(f"MB: {summary['memory_is']}.")
+        terminal.show(console, tables.costs(summary))
     elif study.report is not None:
-        for title, table in study.report(summary):
-            _print_titled(console, title, table)
+        for table in study.report(summary):
+            terminal.show(console, table)
     else:
         _print_scores(console, summary, study.scale)
-        warning = comparison.skew_warning(summary)
-        if warning is not None:
-            console.print(Text(warning))
+        for sentence in comparison.verdict(summary, study.scale).sentences:
+            console.print(Text(sentence))
     for note in study.notes:
         console.print(note)
     console.print(f"{'Read back from' if read_back else 'Written to'} {out / 'summary.json'}", soft_wrap=True)
@@ -362,35 +354,16 @@ def _print_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bo
 
 
 def _print_scores(console: Console, summary: dict[str, Any], scale: float) -> None:
-    metric = f"test {summary['metric'].upper()}{tables.times(scale)}"
-    runs_each = len(next(iter(summary["methods"].values()))["values"])
-    better = "lower is better" if summary["lower_is_better"] else "higher is better"
-    precision = "; TF32" if summary["recipe"].get("tf32") and summary["device"].startswith("cuda") else ""
-    title = f"{metric}, mean ± std of {runs_each} runs; {better}{precision}"
-    paper_at = tasks.load(summary["task"]).paper_at
-    _print_titled(console, title, tables.scores_table(summary, scale=scale, paper_at=paper_at))
-    baseline = "its own baseline" if "held_to" in summary else summary["baseline"]
-    title = f"Against {baseline}, seed by seed, best on validation; {metric}"
-    _print_titled(console, title, tables.paired_table(summary, scale=scale))
-    for title, names in tasks.load(summary["task"]).details.items():
-        table = tables.details_table(summary, names)
+    task = tasks.load(summary["task"])
+    found = [tables.scores(summary, scale, task.paper_at), tables.differences(summary, scale)]
+    for table in [*found, *tables.details(summary, task.details)]:
         if table is not None:
-            _print_titled(console, f"{title}, best on validation, mean ± std", table)
+            terminal.show(console, table)
 
 
 def _print_titled(console: Console, title: str, table: Table) -> None:
     console.print(Text(title, style="bold"))
-    _print_table(console, table)
-
-
-def _print_table(console: Console, table: Table) -> None:
-    """As wide as the terminal, in a file 80 columns, cells wrapped between words; wider where they would be cut."""
-    before = console.width
-    console.width = max(before, Measurement.get(console, console.options.update_width(_WIDEST), table).minimum)
-    while any(Segment.get_line_length(line) > console.width for line in Segment.split_lines(console.render(table))):
-        console.width += 1  # rich gives a column its least width back after it has shared out the room
-    console.print(table)
-    console.width = before
+    terminal.show_grid(console, table)
 
 
 def _table(*headings: str) -> Table:
@@ -533,7 +506,7 @@ def compare(
         console = _console()
         with studies.reading_summary(place) if read_back else nullcontext():
             _print_scores(console, summary, _scale(summary))
-            for sentence in comparison.verdict(summary):
+            for sentence in comparison.verdict(summary, _scale(summary)).sentences:
                 console.print(Text(sentence))
         if short:
             console.print(studies.QUICK)
@@ -650,8 +623,8 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
 
 
 def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
-    table = _table(*(" ".join(heading.split()) for heading in tables.point_headings(task.paper_at)))
-    shown = [result[at] for at in ("last", "best_validation", "best_test")]
+    table = _table(*tables.POINTS.values())
+    shown = [result[at] for at in tables.POINTS]
     table.add_row(*("no number" if value is None else f"{value:.4g}" for value in shown))
     _print_titled(_console(), f"{run}: test {task.metric.upper()}", table)
 
@@ -758,7 +731,7 @@ def _print_diagnosis(console: Console, name: str, found: diagnosis.Diagnosis) ->
     table = _table("", "value", "95% interval", "what it means")
     for measure in found.measures:
         table.add_row(*map(Text, (measure.title, measure.shown, measure.interval, measure.meaning)))
-    _print_table(console, table)
+    terminal.show_grid(console, table)
     for text in (str(found.counts), *found.notes):
         console.print(Text(text))
 
@@ -770,7 +743,7 @@ def _print_change(console: Console, names: Sequence[str], found: diagnosis.Chang
     table = _table("", "before", "after", "difference", "95% interval", "what it means")
     for change, old, new in zip(found.differences, found.before.measures, found.after.measures, strict=True):
         table.add_row(*map(Text, (change.title, old.shown, new.shown, change.shown, change.interval, change.meaning)))
-    _print_table(console, table)
+    terminal.show_grid(console, table)
     for name, side in sides:
         for text in (str(side.counts), *side.notes):
             console.print(Text(f"{name}: {text}"))

@@ -98,7 +98,7 @@ def test_a_study_from_end_to_end(tmp_path):
     lines = [line.split() for line in said.stdout.splitlines()]
     assert ["paper", "65.6", "105.0"] in lines and ["paper", "68.2", "115.0"] in lines
     assert next(line for line in lines if line[:1] == ["ld"])[-1] == "66.9"
-    assert "best on test," in said.stdout  # where the paper scores its runs
+    assert "as the paper" in said.stdout  # where the paper scores its runs
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     for name, points in summary["details"].items():
         for at, own in points.items():

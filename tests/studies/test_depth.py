@@ -10,7 +10,8 @@ import pytest
 from commands import call
 from ordinal_entropy import studies
 from ordinal_entropy.figures.differences import differences
-from ordinal_entropy.studies import paper, tables
+from ordinal_entropy.results import tables
+from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
 
@@ -75,16 +76,16 @@ def test_table2_has_both_models_each_with_its_recipe_and_baseline(plans, tmp_pat
 
 def test_cited_rows_stand_below_ours(plans, tmp_path):
     summary = studies.run("table2-depth", tmp_path, ["seeds=2"], preset="quick")
-    table = tables.scores_table(summary, scale=1e-3)
-    names, *points, published = [list(column.cells) for column in table.columns]
-    assert [str(name) for name in names][-4:] == list(paper.TABLE2_CITED)
-    assert published[:3] == ["502.0", "483.0", "478.0"] and published[-4:] == ["573.0", "509.0", "392.0", "364.0"]
-    assert all(column[-4:] == ["-"] * 4 for column in points) and points[0][0].startswith("505")
-    table = tables.details_table(summary, {"delta1": "delta1", "REL": "rel", "log10": "log10"})
-    cells = list(zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True))
-    assert cells[0] == ("baseline", "0.800 ± 0.000", "no number", "0.060 ± 0.000")
-    assert cells[1] == ("  paper", "0.793", "0.148", "0.064")
-    assert cells[-1] == ("AdaBins, cited", "0.903", "0.103", "0.044") and len(cells) == 6 + 5 + 4
+    table = tables.scores(summary, 1e-3, "best_test")
+    assert [row.name for row in table.rows][-4:] == list(paper.TABLE2_CITED)
+    *points, published = zip(*(row.cells for row in table.rows), strict=True)
+    assert published[:3] == ("502.0", "483.0", "478.0") and published[-4:] == ("573.0", "509.0", "392.0", "364.0")
+    assert all(column[-4:] == ("-",) * 4 for column in points) and points[0][0].startswith("505")
+    (table,) = tables.details(summary, {"Scores": {"delta1": "delta1", "REL": "rel", "log10": "log10"}})
+    rows = [(row.name, *row.cells) for row in table.rows]
+    assert rows[0] == ("baseline", "0.80 ± 0.00", "no number", "0.060 ± 0.00")
+    assert rows[1] == ("paper", "0.793", "0.148", "0.064")
+    assert rows[-1] == ("AdaBins, cited, paper", "0.903", "0.103", "0.044") and len(rows) == 6 + 5 + 4
 
 
 def test_one_model_alone(plans, tmp_path):
@@ -148,7 +149,7 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     lines = [line.split() for line in said.stdout.splitlines()]
     assert ["AdaBins,", "cited", "-", "-", "-", "364.0"] in lines
     assert ["paper", "0.811", "0.143", "0.478", "0.060"] in lines and ["BTS,", "cited"] in [line[:2] for line in lines]
-    assert "Test scores, best on validation" in said.stdout and "SILog" in said.stdout
+    assert "Test scores" in said.stdout and "SILog" in said.stdout
     assert "held to the baseline with newcrfs" in said.stdout and (tmp_path / "there" / "table2-depth.png").exists()
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert len({value for own in summary["methods"].values() for value in own["values"]}) == 8

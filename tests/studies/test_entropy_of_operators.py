@@ -127,10 +127,10 @@ def test_from_end_to_end_in_words_of_rows_and_steps(tmp_path):
     said = call("reproduce", "figA-linear", *settings, "--device=cpu", "--out=there")
     assert "4 runs of 25 steps on cpu, in there" in said.stderr
     lines = [" ".join(line.split()) for line in said.stdout.splitlines()]
-    assert "test MSE x 1e-3, one run; lower is better" in lines
+    assert "Test MSE x 1e-3" in lines and "One run; lower is better." in lines
     assert "E1, nats E2, nats E3" in lines and "test rows" in lines and "training rows" in lines
     assert any(line.startswith("paper: baseline falls") and line.count("held") == 3 for line in lines)
-    assert "Features of test rows, in features/test-STEP.safetensors of a run; those of seed 0:" in lines
+    assert "In features/test-STEP.safetensors of a run; those of seed 0." in lines
     assert any(line.startswith("ld training/ld-seed0 test-0025 test-00") for line in lines)
     assert "image" not in said.stdout and "epoch" not in said.stdout
     for picture in PICTURES:

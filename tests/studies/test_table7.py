@@ -89,7 +89,7 @@ def test_it_runs_and_is_read_back_without_any_data(tmp_path):
     command = ["reproduce", "table7-cost", *(f"--set={s}" for s in [*TINY, *SHORT]), "--device=cpu", "--out=there"]
     said = call(*command)
     assert "8 measurements on cpu, in there" in said.stderr
-    assert "seconds for 24,231 images" in said.stdout and "12,363" in said.stdout and "Drawn in" in said.stdout
+    assert "Seconds for 24,231 images" in said.stdout and "12,363" in said.stdout and "Drawn in" in said.stdout
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert list(summary["methods"]) == ["baseline", "ld samples=5", "ld samples=96", "oe samples=96"]
     assert set(summary["paper"]) == {"baseline"}

@@ -25,7 +25,7 @@ from ordinal_entropy.comparison.summaries import (
     settled,
     summary,
 )
-from ordinal_entropy.comparison.words import skew_warning, verdict
+from ordinal_entropy.comparison.verdicts import skew_warning, verdict
 
 __all__ = [
     "POINTS",

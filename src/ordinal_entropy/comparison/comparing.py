@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ordinal_entropy.comparison import text
 from ordinal_entropy.comparison.scores import number, special_functions
-from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, outcomes, settled, summary
-from ordinal_entropy.comparison.words import FEW, verdict
+from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, settled, summary
+from ordinal_entropy.comparison.verdicts import FEW, verdict
 from ordinal_entropy.environment import environment as present_environment
 from ordinal_entropy.runs import write_json
 
@@ -25,8 +26,8 @@ class Comparison:
 
     @property
     def verdict(self) -> list[str]:
-        """One sentence a method: see :func:`ordinal_entropy.comparison.verdict`."""
-        return verdict(self.summary)
+        """A paragraph for each method: see :func:`ordinal_entropy.comparison.verdict`."""
+        return verdict(self.summary).sentences
 
     def write(self, folder: str | Path) -> Path:
         """Writes ``summary.json`` into the folder, atomically, and returns its path."""
@@ -35,20 +36,21 @@ class Comparison:
         return path
 
     def __str__(self) -> str:
-        pairs, words = self.summary["paired"], outcomes(self.summary)
+        pairs, called = self.summary["paired"], {each.method: each.outcome for each in verdict(self.summary).findings}
         signs = any(pair["n"] < FEW and number(pair.get("sign_p_value")) >= 0 for pair in pairs.values())
         several, p_values = len(pairs) > 1, adjusted(self.summary)
         tests = [*(["p after Holm", "raw p"] if several else ["p"]), *(["sign test"] if signs else [])]
-        headings = ["method", "mean", "std", "n", "difference", "95% interval", *tests, "verdict"]
-        lines = [headings if pairs else headings[:4]]
+        headings = ["method", "mean ± std", "n", "difference", "95% CI", *tests, "verdict"]
+        lines = [headings if pairs else headings[:3]]
         for name, method in self.summary["methods"].items():
-            line = [name, _shown(method["mean"], ".3g"), _shown(method["std"], ".3g"), str(method["n"])]
+            line = [name, text.mean_and_std(method["values"]), str(method["n"])]
             if name in pairs:
                 pair = pairs[name]
-                ends = [_shown(pair[end], ".3g") for end in ("ci_low", "ci_high")]
-                line += [_shown(pair["difference"], "+.3g"), "-" if "-" in ends else " to ".join(ends)]
-                line += [_shown(p_values[name], ".2g"), *([_shown(pair["p_value"], ".2g")] if several else [])]
-                line += [*([_shown(pair.get("sign_p_value"), ".2g")] if signs else []), words[name]]
+                difference, low, high = text.interval(pair["difference"], pair["ci_low"], pair["ci_high"])
+                line += [difference, text.NONE if low is None else f"{low} to {high}", text.probability(p_values[name])]
+                line += [text.probability(pair["p_value"])] if several else []
+                line += [text.probability(pair.get("sign_p_value"))] if signs else []
+                line += [called[name]]
             lines.append(line + [""] * (len(lines[0]) - len(line)))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = [
@@ -99,12 +101,12 @@ def compare(
     Example:
         >>> losses = {"baseline": [3.0, 3.2, 2.9], "oe": [2.0, 2.3, 2.0]}
         >>> print(compare(lambda method, seed: losses[method][seed], seeds=3, metric="MSE"))
-        method    mean    std  n  difference    95% interval       p  sign test  verdict
-        baseline  3.03  0.153  3
-        oe         2.1  0.173  3      -0.933  -1.08 to -0.79  0.0013       0.25    helps
+        method     mean ± std  n  difference          95% CI       p  sign test  verdict
+        baseline  3.03 ± 0.15  3
+        oe        2.10 ± 0.17  3       -0.93  -1.08 to -0.79  0.0013       0.25   better
         <BLANKLINE>
-        oe is better than baseline: MSE 2.1 against 3.03 (-30.8%), difference -0.933, 95% interval -1.08 to -0.79,
-        p = 0.001 (sign test p = 0.250, the smallest that 3 seeds can give), 3 seeds.
+        oe is better than baseline: MSE 2.10 against 3.03, difference -0.93 (-30.8%; 95% CI -1.08 to -0.79; n = 3;
+        p = 0.001; sign test p = 0.250, the smallest possible with n = 3).
         >>> found = compare(lambda method, seed: seed - (method == "oe") * (seed % 3 + 1), seeds=50, stop_early=True)
         >>> found.summary["paired"]["oe"]["n"], found.summary["paired"]["oe"]["verdict"]
         (6, 'helps')
@@ -180,10 +182,6 @@ def _points(score: Any) -> dict[str, float]:
         return {point: float(points[point]) for point in POINTS}
     except (TypeError, ValueError):
         raise ValueError(f"expected train to return a number or {', '.join(POINTS)}, got {score!r}") from None
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "-" if math.isnan(number(value)) else f"{value:{form}}"
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison
+from ordinal_entropy.comparison.text import metric_name, number, probability, times
+from ordinal_entropy.comparison.verdicts import unit
 from ordinal_entropy.figures import cost, differences, entropy, sweep
 from ordinal_entropy.figures import curves as training_curves
-from ordinal_entropy.report.tables import Row, Table
-from ordinal_entropy.report.text import metric_name, number, probability, times
-from ordinal_entropy.report.verdict import unit
+from ordinal_entropy.results.tables import Row, Table
 
 ACCENT, MUTED, INK = "#0072B2", "#7a7f87", "#1c1e21"  # the page's script has others for them in the dark
 _SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}

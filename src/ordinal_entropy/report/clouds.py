@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from ordinal_entropy import arrays, estimators, files, runs
+from ordinal_entropy.comparison.text import count, number
 from ordinal_entropy.figures import embedding
 from ordinal_entropy.report.reading import KeptRun, picture
-from ordinal_entropy.report.tables import Row, Table
-from ordinal_entropy.report.text import count, number
+from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.vision import portraits
 
 POINTS = 1600  # that are laid out together: methods x epochs x rows

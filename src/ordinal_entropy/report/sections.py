@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import methods, tasks
-from ordinal_entropy.report import charts, clouds, tables
+from ordinal_entropy.comparison.text import NONE, count, metric_name, number
+from ordinal_entropy.comparison.verdicts import Verdict, verdict
+from ordinal_entropy.report import charts, clouds
 from ordinal_entropy.report.charts import Chart
 from ordinal_entropy.report.clouds import Cloud, Progress
 from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric, picture
-from ordinal_entropy.report.tables import Row, Table
-from ordinal_entropy.report.text import NONE, count, metric_name, number
-from ordinal_entropy.report.verdict import Verdict, verdict
+from ordinal_entropy.results import tables
+from ordinal_entropy.results.tables import Row, Table
 
 _AGAIN = "A folder that holds a finished study is read back, not run again: give a new one by --out."
 _NEW = "NEW stands for a folder that is not there yet."

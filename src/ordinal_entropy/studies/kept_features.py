@@ -6,6 +6,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ordinal_entropy import files, runs, tasks
+from ordinal_entropy.results import tables
+from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.training.outcomes import places
@@ -13,7 +15,6 @@ from ordinal_entropy.training.plans import Plan, run_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from rich.table import Table
 
 _DIGITS = {"E1": 1, "E2": 1, "E3": 2}  # that are printed
 ENTROPIES_REMEDY = "remove it and summary.json, and the same command measures the entropies again"
@@ -60,25 +61,10 @@ def further(
     return {"entropies": ends, "claims": claims, "features": kept}
 
 
-def report(subject: Subject, summary: Mapping[str, Any]) -> "list[tuple[str, Table]]":
-    """Tables with their titles: scores, entropies beside the paper's claims, where the features lie."""
-    from ordinal_entropy.studies import tables
-
-    count = len(summary["methods"][summary["baseline"]]["values"])
-    of_runs = f"mean ± std of {count} runs" if count > 1 else "one run"
-    metric = f"test {summary['metric'].upper()}{tables.times(subject.scale)}, {of_runs}; lower is better"
-    paper_at, file = tasks.load(summary["task"]).paper_at, f"{subject.part}-{subject.time.upper()}.safetensors"
-    return [
-        (metric, tables.scores_table(summary, scale=subject.scale, paper_at=paper_at)),
-        (
-            f"Entropies after the last {subject.time} ({of_runs}), change since the first, and what the paper says",
-            _entropies_table(subject, summary),
-        ),
-        (
-            f"Features of {subject.points}, in features/{file} of a run; those of seed 0:",
-            _files_table(subject, summary),
-        ),
-    ]
+def report(subject: Subject, summary: Mapping[str, Any]) -> list[Table]:
+    """Scores, entropies beside the paper's claims, where the features lie."""
+    scores = tables.scores(summary, subject.scale, tasks.load(summary["task"]).paper_at)
+    return [scores, _entropies_table(subject, summary), _files_table(subject, summary)]
 
 
 def draw_layout(figure: str, dimensions: int, subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
@@ -171,23 +157,21 @@ def _ends(content: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> "Table":
+def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
     """For test and training features: a row a variant, then a row a claim."""
-    from rich.text import Text
-
-    from ordinal_entropy.studies import tables
-
-    table = tables.plain("E1, nats", "E2, nats", f"E3, {subject.unit}" if subject.unit else "E3")
+    rows = []
     for part, title in (("test", f"test {subject.rows}"), ("train", f"training {subject.rows}")):
-        table.add_row(Text(title, style="bold"))
+        rows.append(Row(title, [""] * len(ESTIMATORS)))
         for name, ends in summary["entropies"].items():
-            table.add_row(
-                Text(f"  {name}"), *(_last_and_change(ends[part][each], _DIGITS[each]) for each in ESTIMATORS)
-            )
-        for text, cells in _verdicts(subject, summary["claims"], part):
-            table.add_row(Text(f"  paper: {text}", style="italic"), *cells)
-        table.add_section()
-    return table
+            rows.append(Row(f"  {name}", [_last_and_change(ends[part][each], _DIGITS[each]) for each in ESTIMATORS]))
+        rows += [
+            Row(f"  paper: {text}", cells, paper=True) for text, cells in _verdicts(subject, summary["claims"], part)
+        ]
+    count = len(summary["methods"][summary["baseline"]]["values"])
+    of_runs = f"mean ± standard deviation of {count} runs" if count > 1 else "one run"
+    headings = ["E1, nats", "E2, nats", f"E3, {subject.unit}" if subject.unit else "E3"]
+    note = f"After the last {subject.time}, {of_runs}; behind the comma the change since the first."
+    return Table("Entropies, and what the paper says of them", headings, rows, note)
 
 
 def _verdicts(subject: Subject, claims: Sequence[Mapping[str, Any]], part: str) -> Iterator[tuple[str, list[str]]]:
@@ -216,17 +200,17 @@ def _last_and_change(ends: Mapping[str, list[float | None]], digits: int) -> str
     return f"{fmean(last):.{digits}f}{spread}{lost}, {change:+.{digits}f}"
 
 
-def _files_table(subject: Subject, summary: Mapping[str, Any]) -> "Table":
-    from rich.text import Text
-
-    from ordinal_entropy.studies import tables
-
-    table = tables.plain("run", f"last {subject.time}", "best on\nvalidation", justify="left")
+def _files_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
+    rows = []
     for name, kept in summary["features"].items():
         own = kept[0]
         stems = [Path(own[at]).stem for at in ("last", "best_validation")]
-        table.add_row(Text(name), Text(str(Path(own["folder"]).parent)), *stems)
-    return table
+        rows.append(Row(name, [str(Path(own["folder"]).parent), *stems]))
+    file = f"{subject.part}-{subject.time.upper()}.safetensors"
+    headings = ["run", f"last {subject.time}", "best on validation"]
+    return Table(
+        f"Features of {subject.points}", headings, rows, f"In features/{file} of a run; those of seed 0.", True
+    )
 
 
 def _kept(summary: Mapping[str, Any], out: Path, part: str) -> "dict[str, dict[str, NDArray[Any]]]":

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ordinal_entropy.results.tables import Table
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.training.plans import Plan
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Picture = Callable[[dict[str, Any], Path], None]  # from a summary to a PNG, with an SVG beside it
 Details = Mapping[str, Mapping[str, float]]  # by names of variants, then of scores
@@ -35,9 +33,7 @@ class Study(NamedTuple):
     further: Callable[[Sequence[Variant], Sequence[Plan], Path, str], dict[str, Any]] | None = (
         None  # (variants, their plans, folder of the study, device): more of the summary, made of the finished runs
     )
-    report: "Callable[[dict[str, Any]], list[tuple[str, Table]]] | None" = (
-        None  # tables with their titles, printed of a summary in place of differences and details
-    )
+    report: Callable[[dict[str, Any]], list[Table]] | None = None  # of a summary, in place of differences and details
     scale: float = 1.0  # scores are printed in multiples of it
     notes: tuple[str, ...] = ()  # printed below the tables
     picture: Picture | None = None  # named like the study

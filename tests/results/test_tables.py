@@ -3,8 +3,8 @@
 import ordinal_entropy as oe
 from kept_folders import summary_of
 from ordinal_entropy import comparison
-from ordinal_entropy.report import tables
-from ordinal_entropy.studies import tables as terminal
+from ordinal_entropy.comparison import text
+from ordinal_entropy.results import tables, terminal
 
 
 def cells(table):
@@ -15,14 +15,14 @@ def test_scores_stand_beside_the_papers_and_rows_of_its_own_come_last():
     paper = {"oe": {"mean": 7.46, "std": None}, "elsewhere": {"mean": 7.0, "std": 0.25}}
     table = tables.scores(summary_of({"baseline": [1.0, 3.0], "oe": [2.0, None]}, paper=paper), 1.0, "best_test")
     assert table.headings == ["last step", "best on validation", "best on test, as the paper", "paper"]
-    assert cells(table)["baseline"] == ["2.0 ± 1.4"] * 3 + ["–"]
+    assert cells(table)["baseline"] == ["2.0 ± 1.4"] * 3 + ["-"]
     assert cells(table)["oe"] == ["2.00 (1 lost)"] * 3 + ["7.46"]
-    assert cells(table)["elsewhere"] == ["–", "–", "–", "7.00 ± 0.25"] and table.rows[-1].paper
+    assert cells(table)["elsewhere"] == ["-", "-", "-", "7.00 ± 0.25"] and table.rows[-1].paper
 
 
 def test_a_table_without_the_papers_numbers_has_no_column_for_them():
     table = tables.scores(summary_of({"baseline": [1e-3, 3e-3], "oe": [2e-3, 2e-3]}), 1e-3, "last")
-    assert "paper" not in " ".join(table.headings) and table.title == "Test MAE × 10⁻³"
+    assert "paper" not in " ".join(table.headings) and table.title == "Test MAE x 1e-3"
     assert cells(table)["oe"] == ["2.00 ± 0.00"] * 3
 
 
@@ -30,39 +30,34 @@ def test_differences_have_the_interval_and_both_p_values():
     # differences -1, -2, -3: mean -2, standard error 1 / sqrt 3, t(2, 0.975) = 4.3027: -2 +- 2.484
     summary = summary_of({"baseline": [4.0, 5.0, 6.0], "oe": [3.0, 3.0, 3.0], "ld": [4.0, 5.0, 6.0]})
     table = tables.differences(summary, 1.0)
-    assert cells(table)["oe"][:2] == ["−2.00", "−4.48 to +0.48"]
+    assert cells(table)["oe"][:2] == ["-2.0", "-4.5 to +0.5"]
     assert table.headings[2:4] == ["p after Holm", "raw p"]
     assert cells(table)["oe"][2:4] == ["0.15", "0.074"]  # t = -3.46 with 2 degrees of freedom; twice that by Holm
     assert cells(table)["ld"][:3] == ["0.00", "0.00 to 0.00", "1"]
     assert tables.differences(summary_of({"baseline": [1.0, 2.0]}), 1.0) is None
 
 
-def test_page_terminal_words_and_summary_have_the_same_p_values():
+def test_page_terminal_sentences_and_summary_have_the_same_numbers():
     baseline = [4.0, 5.0, 6.0, 4.5, 5.5, 4.2]
     ld, far = [3.0, 4.6, 5.1, 4.2, 4.4, 4.0], [9.0, 9.5, 11.0, 9.4, 10.6, 9.3]
     summary = summary_of({"baseline": baseline, "ld": ld, "oe": baseline, "far": far})
-    adjusted = {name: f"{p:.2g}" for name, p in comparison.adjusted(summary).items()}
-    raw = {name: f"{pair['p_value']:.2g}" for name, pair in summary["paired"].items()}
-    assert adjusted != raw
-    printed = terminal.paired_table(summary)
-    headings = [" ".join(str(column.header).split()) for column in printed.columns]
-    columns = {heading: list(column.cells) for heading, column in zip(headings, printed.columns, strict=True)}
-    names = [str(name) for name in columns[""]]
-    on_page = tables.differences(summary, 1.0)
-    assert on_page.headings[2:4] == ["p after Holm", "raw p"] == headings[3:5]
-    own = str(oe.comparison.Comparison(summary)).splitlines()
-    assert "p after Holm raw p" in " ".join(own[0].split())
-    for place, name in enumerate(names):
-        expected = [_as_shown(adjusted[name]), _as_shown(raw[name])]
-        assert [columns[heading][place] for heading in headings[3:5]] == expected
-        assert [cell.replace("< ", "<") for cell in cells(on_page)[name][2:4]] == expected
-    assert summary["paired"]["ld"]["holm_p_value"] == comparison.adjusted(summary)["ld"]
-    row = next(line.split() for line in own if line.startswith("ld "))
-    assert [adjusted["ld"], raw["ld"]] == row[8:10]
-
-
-def _as_shown(p):
-    return "<0.0001" if float(p) < 1e-4 else p
+    table = tables.differences(summary, 1.0)
+    assert table.headings[2:4] == ["p after Holm", "raw p"]
+    grid = terminal.drawn(table)
+    printed = list(zip(*([str(cell) for cell in column.cells] for column in grid.columns), strict=True))
+    first = str(oe.comparison.Comparison(summary)).splitlines()[: 1 + len(summary["methods"])]
+    own = {line.split()[0]: line for line in first}
+    sentences = {each.method: each.sentence for each in comparison.verdict(summary).findings}
+    adjusted = comparison.adjusted(summary)
+    for (name, *row), (_, cells_of_page) in zip(printed, cells(table).items(), strict=True):
+        pair = summary["paired"][name]
+        assert row == cells_of_page
+        difference, interval, p, raw = row[:4]
+        assert (p, raw) == (text.probability(adjusted[name]), text.probability(pair["p_value"]))
+        assert all(cell in own[name] for cell in (difference, interval, p, raw))
+        assert f"difference {difference} (" in sentences[name] and f"95% CI {interval};" in sentences[name]
+        assert text.p_equals(adjusted[name]) in sentences[name]
+    assert summary["paired"]["ld"]["holm_p_value"] == adjusted["ld"] != summary["paired"]["ld"]["p_value"]
 
 
 def test_one_score_a_run_is_not_called_the_best_of_several():
@@ -98,7 +93,7 @@ def test_claims_are_held_or_not():
     table = tables.claims({"claims": claims})
     assert cells(table) == {
         "falls (test)": ["held from epoch 13 (2 of 3)", "no number"],
-        "falls (training)": ["not held", "–"],
+        "falls (training)": ["not held", "-"],
     }
 
 
@@ -110,7 +105,7 @@ def test_costs_stand_beside_the_papers():
         "memory_mb": {"a": 100.0, "b": None},
         "paper": {"a": {"seconds": 100, "megabytes": 5}, "b": {"seconds": 150, "megabytes": 6}},
     }
-    assert cells(tables.costs(summary))["b"] == ["3.00 ± 0.00", "1.50", "–", "150.0", "1.50", "6.00"]
+    assert cells(tables.costs(summary))["b"] == ["3.00 ± 0.00", "1.50", "-", "150.0", "1.50", "6.00"]
 
 
 def test_values_of_a_recipe_are_words():

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-NONE = "–"
+NONE = "-"
 _MOST_DECIMALS = 5
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float | None, scale: float = 1.0, *, sign: bool = False) -> str:
@@ -14,7 +13,7 @@ def number(value: float | None, scale: float = 1.0, *, sign: bool = False) -> st
 
     Example:
         >>> number(-0.00123, 1e-3), number(0.5, sign=True), number(12345.6), number(4e-9), number(None)
-        ('−1.23', '+0.50', '12,346', '4 × 10⁻⁹', '–')
+        ('-1.23', '+0.50', '12,346', '4e-9', '-')
     """
     if value is None or not math.isfinite(value) or not math.isfinite(value / scale):
         return NONE
@@ -23,9 +22,9 @@ def number(value: float | None, scale: float = 1.0, *, sign: bool = False) -> st
     if size and (size < 5e-4 or size >= 1e6):
         mantissa, exponent = f"{value:{plus}.2e}".split("e")
         mantissa = mantissa.rstrip("0").rstrip(".")
-        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−", 1)
+        return f"{mantissa}e{int(exponent)}"
     decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 or not size else 3 if size >= 0.01 else 4
-    return f"{value:{plus},.{decimals}f}".replace("-", "−")
+    return f"{value:{plus},.{decimals}f}"
 
 
 def times(scale: float) -> str:
@@ -33,23 +32,30 @@ def times(scale: float) -> str:
 
     Example:
         >>> times(1e-3), times(1.0)
-        (' × 10⁻³', '')
+        (' x 1e-3', '')
     """
-    return "" if scale == 1 else f" × 10{str(round(math.log10(scale))).translate(_SUPERSCRIPT)}"
+    return "" if scale == 1 else f" x 1e{round(math.log10(scale))}"
 
 
-def published(value: float | None, scale: float = 1.0) -> str:
-    """With all digits that were printed.
+def decimals(values: Sequence[float | None], scale: float = 1.0) -> int:
+    """As many as published numbers were printed with, most likely: one, or two or three if fewer would round any.
 
     Example:
-        >>> published(0.502), published(3e-3, 1e-3), published(None)
-        ('0.502', '3.00', '–')
+        >>> decimals([65.6, 105.0]), decimals([0.502, 0.49]), decimals([])
+        (1, 3, 1)
     """
-    short = number(value, scale)
-    if value is None or not math.isfinite(value):
-        return short
-    exact = f"{value / scale:.6g}"
-    return exact.replace("-", "−") if "." in exact and len(exact) > len(short) else short
+    numbers = [value / scale for value in values if value is not None and math.isfinite(value)]
+    return next((n for n in (1, 2) if all(abs(each - round(each, n)) < 1e-9 for each in numbers)), 3)
+
+
+def published(value: float | None, scale: float, decimals: int) -> str:
+    """A number of a paper, with so many decimals.
+
+    Example:
+        >>> published(0.502, 1.0, 3), published(3e-3, 1e-3, 2), published(None, 1.0, 1)
+        ('0.502', '3.00', '-')
+    """
+    return NONE if value is None or not math.isfinite(value) else f"{value / scale:,.{decimals}f}"
 
 
 def mean_and_std(values: Sequence[float | None], scale: float = 1.0) -> str:
@@ -71,7 +77,39 @@ def mean_and_std(values: Sequence[float | None], scale: float = 1.0) -> str:
         return f"{number(mean)}{f' ± {number(0.0)}' if len(finite) > 1 else ''}{lost}"
     if decimals > _MOST_DECIMALS or abs(mean) >= 1e6:
         return f"{number(mean)} ± {number(std)}{lost}"
-    return f"{mean:,.{max(decimals, 0)}f} ± {std:,.{max(decimals, 0)}f}{lost}".replace("-", "−")
+    return f"{mean:,.{max(decimals, 0)}f} ± {std:,.{max(decimals, 0)}f}{lost}"
+
+
+def interval(
+    difference: float, low: float | None, high: float | None, scale: float = 1.0
+) -> tuple[str, str | None, str | None]:
+    """A difference and its limits, all to the second digit of half the width; None for limits that are none.
+
+    Example:
+        >>> interval(-0.0008, -0.0599, 0.0583), interval(2.0, None, None)
+        (('-0.001', '-0.060', '+0.058'), ('+2.00', None, None))
+        >>> interval(-9e-4, -1.75e-3, -4.7e-5, 1e-3)
+        ('-0.90', '-1.75', '-0.05')
+    """
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return number(difference, scale, sign=True), None, None
+    width = (high - low) / (2 * scale)
+    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else math.inf
+    if decimals > _MOST_DECIMALS or max(abs(low), abs(high)) / scale >= 1e6:
+        first, start, end = (number(each, scale, sign=True) for each in (difference, low, high))
+    else:
+        first, start, end = (f"{each / scale:+,.{decimals}f}" for each in (difference, low, high))
+    return first, start, end
+
+
+def share(part: float, whole: float) -> str:
+    """A part of a whole in percent; "" of nothing.
+
+    Example:
+        >>> share(-0.5, 4.0), share(1.0, 0.0)
+        ('-12.5%', '')
+    """
+    return f"{part / abs(whole):+.1%}" if whole and math.isfinite(part / whole) else ""
 
 
 def probability(p: float | None) -> str:
@@ -79,7 +117,7 @@ def probability(p: float | None) -> str:
 
     Example:
         >>> probability(0.0312), probability(1e-7), probability(None)
-        ('0.031', '< 0.0001', '–')
+        ('0.031', '< 0.0001', '-')
     """
     if p is None or not math.isfinite(p):
         return NONE

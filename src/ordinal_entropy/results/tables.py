@@ -1,11 +1,21 @@
-"""Tables of a page: headings and cells as text, which the template escapes."""
+"""Tables as they are shown everywhere: a title, headings, cells of text, a note."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison
-from ordinal_entropy.report.text import NONE, mean_and_std, metric_name, number, probability, published, times
-from ordinal_entropy.report.verdict import unit
+from ordinal_entropy.comparison.text import (
+    NONE,
+    decimals,
+    interval,
+    mean_and_std,
+    metric_name,
+    number,
+    probability,
+    published,
+    times,
+)
+from ordinal_entropy.comparison.verdicts import unit
 
 POINTS = {"last": "last step", "best_validation": "best on validation", "best_test": "best on test"}
 
@@ -52,10 +62,11 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
     ]  # fmt: skip
     if paper:
         headings.append("paper")
-        rows = [Row(row.name, [*row.cells, _published(paper.get(row.name), scale)]) for row in rows]
+        digits = decimals([score.get("mean") for score in paper.values()], scale)
+        rows = [Row(row.name, [*row.cells, _published(paper.get(row.name), scale, digits)]) for row in rows]
         alone = [name for name in paper if name not in methods]
         blank = [NONE] * (len(headings) - 1)
-        rows += [Row(name, [*blank, _published(paper[name], scale)], paper=True) for name in alone]
+        rows += [Row(name, [*blank, _published(paper[name], scale, digits)], paper=True) for name in alone]
     n = max(len(own["values"]) for own in methods.values())
     better = "lower" if summary["lower_is_better"] else "higher"
     spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
@@ -72,16 +83,16 @@ def differences(summary: Mapping[str, Any], scale: float) -> Table | None:
     several, adjusted = len(summary["paired"]) > 1, comparison.adjusted(summary)
     rows = []
     for name, pair in summary["paired"].items():
-        low, high = (number(pair[end], scale, sign=True) for end in ("ci_low", "ci_high"))
-        cells = [number(pair["difference"], scale, sign=True), f"{low} to {high}", probability(adjusted[name])]
+        difference, low, high = interval(pair["difference"], pair["ci_low"], pair["ci_high"], scale)
+        cells = [difference, NONE if low is None else f"{low} to {high}", probability(adjusted[name])]
         cells += [probability(pair["p_value"])] if several else []
         if spreads:
             own = spreads.get(name, {})
             cells += [number(own.get("ratio")), probability(own.get("p_value"))]
         rows.append(Row(name, cells))
-    headings = ["difference", "95% interval", *(["p after Holm", "raw p"] if several else ["p"])]
+    headings = ["difference", "95% CI", *(["p after Holm", "raw p"] if several else ["p"])]
     headings += ["std over the baseline's", "p of that"] if spreads else []
-    base = "what each is held to" if held_to else next(n for n in summary["methods"] if n not in summary["paired"])
+    base = "its own baseline" if held_to else next(n for n in summary["methods"] if n not in summary["paired"])
     at = "" if comparison.scored_once(summary) else ", best on validation"
     looked = "intervals and p-values that hold however often one looked, for the differences"
     how = looked if summary.get("stop_early") else "Student's t on the differences"
@@ -108,13 +119,14 @@ def details(summary: Mapping[str, Any], shown: Mapping[str, Mapping[str, str]]) 
         if not known:
             continue
         rows = []
+        digits = decimals([theirs.get(name) for theirs in paper.values() for name in known.values()])
         for variant in dict.fromkeys([*own, *paper]):
             if variant in own:
                 scores = own[variant]["best_validation"]
                 rows.append(Row(variant, [mean_and_std(scores.get(name, [])) for name in known.values()]))
             theirs = paper.get(variant, {})
             if any(name in theirs for name in known.values()):
-                cells = [published(theirs.get(name)) for name in known.values()]
+                cells = [published(theirs.get(name), 1.0, digits) for name in known.values()]
                 rows.append(Row("paper" if variant in own else f"{variant}, paper", cells, paper=True))
         found.append(Table(title, list(known), rows, "Best on validation, mean ± standard deviation over the runs."))
     return found
@@ -163,11 +175,11 @@ def _held(claim: Mapping[str, Any]) -> str:
     return f"{'held' if claim['held'] else 'not held'}{since}{seeds}"
 
 
-def _published(score: Mapping[str, Any] | None, scale: float) -> str:
+def _published(score: Mapping[str, Any] | None, scale: float, digits: int) -> str:
     if score is None or score.get("mean") is None:
         return NONE
-    spread = f" ± {published(score['std'], scale)}" if score.get("std") is not None else ""
-    return f"{published(score['mean'], scale)}{spread}"
+    spread = f" ± {score['std'] / scale:.2g}" if score.get("std") is not None else ""
+    return f"{published(score['mean'], scale, digits)}{spread}"
 
 
 def _plain(value: Any) -> str:

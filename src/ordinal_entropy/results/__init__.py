@@ -1,0 +1,1 @@
+"""Results described once, for every place that shows them: tables of text, and how a terminal draws them."""
