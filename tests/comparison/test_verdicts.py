@@ -218,13 +218,14 @@ def test_counts_head_several_methods():
     paired = {"a": pair(-1, -2, -0.5, 1e-5), "b": pair(0.1, -1, 1, 0.9), "c": pair(1, 0.5, 2, 1e-5)}
     found = told(paired)
     assert (
-        found.headline == "3 methods by MAE, n = 6: 1 better than baseline, 1 worse than baseline, 1 not significant."
+        found.headline == (
+        "Of 3 methods, 1 better than baseline, 1 worse than baseline, 1 not significant (MAE, n = 6)."
     )
     assert [own.method for own in found.findings] == ["a", "b", "c"]
     one = found_verdict(summary_of({"baseline": [1.0], "ld": [2.0], "oe": [3.0]}))
-    assert one.headline == "2 methods by MAE, n = 1: 2 not compared."
+    assert one.headline == "Of 2 methods, 2 not compared (MAE, n = 1)."
     held = told({"ld": pair(-0.3, -0.5, -0.1, 0.03), "oe": pair(0.3, 0.1, 0.5, 0.03)})
-    assert held.headline == "2 methods by MAE, n = 6: 2 not significant."  # 2 x 0.03 = 0.06
+    assert held.headline == "None of 2 methods differs significantly from baseline (MAE, n = 6)."  # 2 x 0.03 = 0.06
 
 
 def test_scores_are_told_in_multiples_of_the_scale():
@@ -247,7 +248,7 @@ def test_differences_that_do_not_matter_are_counted_apart():
         columns = {"baseline": [3.0] * 8} | {name: [3 + own + e for e in noise] for name, own in methods.items()}
         return found_verdict(summed(columns, metric="mae", stop_early=StopEarly(20, 0.5)))
 
-    assert in_rounds(ld=0.0, oe=-0.1).headline == "2 methods by MAE, n = 8: 2 within ±0.50 of baseline."
+    assert in_rounds(ld=0.0, oe=-0.1).headline == "Of 2 methods, 2 within ±0.50 of baseline (MAE, n = 8)."
     found = in_rounds(ld=0.0, oe=-1.0)
     assert [own.outcome for own in found.findings] == ["negligible", "better"]
-    assert found.headline == "2 methods by MAE, n = 8: 1 better than baseline, 1 within ±0.50 of baseline."
+    assert found.headline == "Of 2 methods, 1 better than baseline, 1 within ±0.50 of baseline (MAE, n = 8)."

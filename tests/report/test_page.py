@@ -53,7 +53,7 @@ def test_the_verdict_comes_first_then_tables_figures_recipe_and_environment(tmp_
     found, left_out = page(make_study(tmp_path / "age", command="ordinal-entropy reproduce table4-age --preset small"))
     assert not left_out
     said = found.said
-    order = ["2 methods by MAE, n = 4: 2 better than baseline.", "oe is better than baseline: MAE", "Test MAE",
+    order = ["Of 2 methods, 2 better than baseline (MAE, n = 4).", "oe is better than baseline: MAE", "Test MAE",
              "Against baseline", "Methods in the figures", "Differences from baseline", "Scores during training",
              "Features", "How to run it again", "reproduce table4-age --preset small", "Recipe",
              "Environment"]  # fmt: skip
@@ -195,7 +195,7 @@ def test_several_studies_have_a_list_of_contents(tmp_path):
     found, _ = page(tmp_path)
     links = [own["href"] for tag, own in found.elements if tag == "a"]
     assert links == ["#content", "#section-0", "#section-1"]
-    assert found.said.count("2 methods by MAE, n = 4: 2 better") == 4  # in the list and above each
+    assert found.said.count("Of 2 methods, 2 better") == 4  # in the list and above each
 
 
 def test_a_summary_as_ones_own_loop_writes_it(tmp_path):

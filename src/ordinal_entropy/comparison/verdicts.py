@@ -207,7 +207,10 @@ def _headline(summary: Mapping[str, Any], findings: list[Finding], scale: float)
         said.append(f"{by['negligible']} within ±{_smallest(summary, scale)} of {base}")
     rest = {"not significant": "not significant", "unknown": "not compared"}
     said += [f"{by[each]} {called}" for each, called in rest.items() if each in by]
-    return f"{len(findings)} methods by {metric}, n = {n}: {', '.join(said)}."
+    of = f"({metric}, n = {n})"
+    if set(by) == {"not significant"}:
+        return f"None of {len(findings)} methods differs significantly from {base} {of}."
+    return f"Of {len(findings)} methods, {', '.join(said)} {of}."
 
 
 def _failed(summary: Mapping[str, Any]) -> list[str]:
