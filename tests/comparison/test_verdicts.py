@@ -217,10 +217,8 @@ def test_the_headline_of_one_method_is_its_sentence():
 def test_counts_head_several_methods():
     paired = {"a": pair(-1, -2, -0.5, 1e-5), "b": pair(0.1, -1, 1, 0.9), "c": pair(1, 0.5, 2, 1e-5)}
     found = told(paired)
-    assert (
-        found.headline == (
-        "Of 3 methods, 1 better than baseline, 1 worse than baseline, 1 not significant (MAE, n = 6)."
-    )
+    counts = "1 better than baseline, 1 worse than baseline, 1 not significant"
+    assert found.headline == f"Of 3 methods, {counts} (MAE, n = 6)."
     assert [own.method for own in found.findings] == ["a", "b", "c"]
     one = found_verdict(summary_of({"baseline": [1.0], "ld": [2.0], "oe": [3.0]}))
     assert one.headline == "Of 2 methods, 2 not compared (MAE, n = 1)."
