@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ordinal_entropy import distributed, kernels
 from ordinal_entropy.centers import Groups, group
+from ordinal_entropy.kernels.sampled import uniform
 from ordinal_entropy.kernels.unit import to_one, unit_rows
 from ordinal_entropy.kernels.weights import POWERS, Function
 from ordinal_entropy.layouts import rows
@@ -162,7 +163,7 @@ def ordinal_entropy(
             as_they_came = unchanged and memory is None and not gather and unit is None
             points, values, copies = features if as_they_came else x, y, amount
             if max_samples is not None and drawn:
-                chance = torch.rand(g, n, device=x.device, generator=generator)
+                chance = uniform((g, n), x.device, generator)
                 chance = chance if amount is None else torch.where(amount > 0, chance, -1)
                 pick = chance.topk(max_samples, dim=1).indices[..., None]  # (g, k, 1)
                 points = x.gather(1, pick.expand(-1, -1, d))
