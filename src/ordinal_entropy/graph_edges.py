@@ -3,6 +3,9 @@
 What comes out of one graph of ``torch.compile`` knows no gradient by anything else that does. So where a strength sets
 itself, a tapped model is compiled up to the layer and from there on, and a compiled function that calls the regularizer
 is left to Python, with the modules that it calls compiled one by one.
+
+A compiled graph may overwrite what it has saved for its gradient, and then has one gradient only. That of the head is
+asked for several times, so from the first self-set strength on graphs keep what they have saved.
 """
 
 import weakref
@@ -14,8 +17,12 @@ _ASKING: "weakref.WeakSet[Any]" = weakref.WeakSet()  # those who differentiate b
 
 
 def needed_by(balance: object) -> None:
-    """From now on graphs end at the features, as long as the object lives."""
+    """From now on graphs end at the features, as long as the object lives, and have gradients more than once."""
+    import torch._functorch.config as settings  # not loaded with torch
+
     _ASKING.add(balance)
+    if hasattr(settings, "donated_buffer"):  # from torch 2.6 on
+        settings.donated_buffer = False
 
 
 def end_here() -> None:
