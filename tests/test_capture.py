@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ordinal_entropy import OrdinalEntropy
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
@@ -526,6 +528,26 @@ def test_compile_after_capture(backend: str, fullgraph: bool, layer: str | None)
 
 
 @pytest.mark.usefixtures("dynamo")
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("filters", ["error", "always"])
+def test_compile_where_a_strength_sets_itself_elsewhere(backend: str, fullgraph: bool, filters: str) -> None:
+    """Graphs then end at the features. Torch's compiler fails there if a warning that it hides is an error."""
+    elsewhere = OrdinalEntropy(balance=0.1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter(filters)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of its own
+        net = Net()
+        with capture(net, "fc") as tap:
+            check_steps(tap, torch.compile(net, backend=backend, fullgraph=fullgraph), net)
+        if filters == "always":
+            with pytest.warns(UserWarning, match="is not a leaf"):  # a user's own is not hidden
+                assert expected(net, inputs()).grad is None
+    assert not [each for each in told if "Guards" not in str(each.message)]
+    del elsewhere
+
+
+@pytest.mark.usefixtures("dynamo")
 @pytest.mark.parametrize("layer", ["fc", "_orig_mod.fc", None])
 def test_capture_a_compiled_model_before_its_first_call(layer: str | None) -> None:
     net = Net()
@@ -698,7 +720,8 @@ DDP = """
     import torch
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
-    from ordinal_entropy.capture import capture
+    from ordinal_entropy import OrdinalEntropy
+from ordinal_entropy.capture import capture
 
     store = torch.distributed.FileStore(sys.argv[1], 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
