@@ -720,8 +720,7 @@ DDP = """
     import torch
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
-    from ordinal_entropy import OrdinalEntropy
-from ordinal_entropy.capture import capture
+    from ordinal_entropy.capture import capture
 
     store = torch.distributed.FileStore(sys.argv[1], 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
