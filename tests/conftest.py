@@ -23,5 +23,11 @@ def without_page(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _graphs_end_for_this_test_only(monkeypatch):
-    """A self-set strength that an earlier test left alive ends no graph of this one."""
+    """A self-set strength of an earlier test ends no graph of this one, and has not changed what graphs save."""
     monkeypatch.setattr("ordinal_entropy.graph_edges._ASKING", weakref.WeakSet())
+    import torch._functorch.config as settings
+
+    before = getattr(settings, "donated_buffer", None)
+    yield
+    if before is not None:
+        settings.donated_buffer = before

@@ -64,7 +64,8 @@ def one_group(x, y, amount, options, kind):
     condition = 1.0
     if sphere and not (first and not cosine):  # averages that nearly cancel have no direction
         rows = share @ (norms > 0).double() if first else share @ norms
-        condition = max(condition, float(torch.where(rows > 0, rows / centers, 1).max()))
+        cancelled = float(torch.where(rows > 0, rows / centers, 1).max())
+        condition = max(condition, cancelled if cancelled * 64 * kind.eps < 1 else torch.inf)
 
     push, push_size, push_bound = None, 0.0, torch.zeros(len(x), dtype=torch.float64)
     total = copies.sum()

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ordinal_entropy import OrdinalEntropy
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
@@ -523,6 +525,26 @@ def test_compile_after_capture(backend: str, fullgraph: bool, layer: str | None)
     with capture(net, layer) as tap:
         check_steps(tap, torch.compile(net, backend=backend, fullgraph=fullgraph), net)
     assert hooks(net) == 0
+
+
+@pytest.mark.usefixtures("dynamo")
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("filters", ["error", "always"])
+def test_compile_where_a_strength_sets_itself_elsewhere(backend: str, fullgraph: bool, filters: str) -> None:
+    """Graphs then end at the features. Torch's compiler fails there if a warning that it hides is an error."""
+    elsewhere = OrdinalEntropy(balance=0.1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter(filters)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of its own
+        net = Net()
+        with capture(net, "fc") as tap:
+            check_steps(tap, torch.compile(net, backend=backend, fullgraph=fullgraph), net)
+        if filters == "always":
+            with pytest.warns(UserWarning, match="is not a leaf"):  # a user's own is not hidden
+                assert expected(net, inputs()).grad is None
+    assert not [each for each in told if "Guards" not in str(each.message)]
+    del elsewhere
 
 
 @pytest.mark.usefixtures("dynamo")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -429,6 +430,15 @@ def test_compile_with_draws_and_maps():
 
     torch.compiler.reset()
     assert torch.compile(loss, fullgraph=True, backend="aot_eager")(x, y).isfinite()
+
+
+@pytest.mark.parametrize("options", [{"max_samples": 9}, {"num_pairs": 7}], ids="-".join)
+def test_compile_with_draws_of_batches_of_any_size(options):
+    x, y = batch(n=20)
+    torch.compiler.reset()
+    compiled = torch.compile(partial(ordinal_entropy, **options), fullgraph=True, backend="aot_eager", dynamic=True)
+    for n in (20, 13):
+        assert compiled(x[:n], y[:n]).isfinite()
 
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked"])

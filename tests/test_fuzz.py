@@ -17,6 +17,41 @@ def test_calls_of_several_blocks(call):
     fuzz.check(call)
 
 
+# averages that cancel but for their rounding, in float64 too
+CANCELLED = fuzz.Call(
+    layout="rows",
+    images=1,
+    n=21,
+    d=1,
+    t=1,
+    dtype=torch.float32,
+    kernel="auto",
+    shape="spread",
+    features=0.0,
+    targets=0.0,
+    weights=0.0,
+    levels=None,
+    masked=False,
+    strengths=(1.0, 0.0),
+    options={
+        "weighting": "l2",
+        "distance": "cosine",
+        "normalize": True,
+        "rescale": "max",
+        "grouping": "bins",
+        "centers": "normalize-first",
+        "tightness_over": "all",
+        "tightness_power": 1,
+        "per": "batch",
+    },
+    seed=1,
+)
+
+
+def test_averages_that_cancel_have_any_direction():
+    fuzz.check(CANCELLED)
+
+
 @pytest.mark.slow
 @of_calls(20_000)
 def test_20_000_calls(call):

@@ -3,19 +3,29 @@
 What comes out of one graph of ``torch.compile`` knows no gradient by anything else that does. So where a strength sets
 itself, a tapped model is compiled up to the layer and from there on, and a compiled function that calls the regularizer
 is left to Python, with the modules that it calls compiled one by one.
+
+A compiled graph may overwrite what it has saved for its gradient, and then has one gradient only. That of the head is
+asked for several times, so from the first self-set strength on graphs keep what they have saved.
 """
 
+import re
+import warnings
 import weakref
 from typing import Any
 
 import torch
 
 _ASKING: "weakref.WeakSet[Any]" = weakref.WeakSet()  # those who differentiate by features
+_NO_LEAF = "The .grad attribute of a Tensor that is not a leaf"
 
 
 def needed_by(balance: object) -> None:
-    """From now on graphs end at the features, as long as the object lives."""
+    """From now on graphs end at the features, as long as the object lives, and have gradients more than once."""
+    import torch._functorch.config as settings  # not loaded with torch
+
     _ASKING.add(balance)
+    if hasattr(settings, "donated_buffer"):  # from torch 2.6 on
+        settings.donated_buffer = False
 
 
 def end_here() -> None:
@@ -32,11 +42,32 @@ def leave_to_python() -> None:
 
 def _is_needed() -> bool:
     compiling = torch._dynamo.symbolic_convert.InstructionTranslator.current_tx()
-    return len(_ASKING) > 0 and not compiling.one_graph
+    needed = len(_ASKING) > 0 and not compiling.one_graph
+    if needed:
+        _hide_as_torch_does()
+    return needed
 
 
 def _give_up() -> None:
+    _hide_as_torch_does()
     raise torch._dynamo.exc.SkipFrame("a strength that sets itself needs the gradient by its features")
+
+
+def _hide_as_torch_does() -> None:
+    """Has a warning ignored that is an error here.
+
+    Torch's compiler asks what enters a graph for its ``grad`` and hides the warning that this gives of what is no leaf,
+    as features at an edge are; but where warnings are errors, it fails.
+    """
+    with warnings.catch_warnings(record=True):
+        try:
+            warnings.warn(f"{_NO_LEAF} Tensor", UserWarning, stacklevel=1)
+        except UserWarning:
+            is_error = True
+        else:
+            is_error = False
+    if is_error:
+        warnings.filterwarnings("ignore", re.escape(_NO_LEAF))
 
 
 # What `torch.compiler.assume_constant_result` does, which would import the compiler: both are called while it traces.

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ordinal_entropy import kernels
+from ordinal_entropy.kernels.sampled import uniform
 from ordinal_entropy.kernels.unit import to_one
 
 _SHAPES = {
@@ -185,7 +186,7 @@ def drawn(data: Rows, most: int, generator: torch.Generator | None) -> Rows:
         4
     """
     x, y, amount, eager = data
-    chance = torch.rand(x.shape[:2], device=x.device, generator=generator)
+    chance = uniform((x.shape[0], x.shape[1]), x.device, generator)
     chance = chance if amount is None else torch.where(amount > 0, chance, -1)
     pick = chance.topk(most, dim=1).indices  # (g, most)
     of_rows = pick[..., None]

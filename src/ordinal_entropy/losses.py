@@ -168,7 +168,7 @@ class OrdinalEntropy(nn.Module):
         """Minus the diversity, and the tightness, as a balance needs them; one whose weight is 0 is not computed."""
         memory = self.memory if self.training else None
         data = features, targets, mask, sample_weight, self.options
-        push, pull = (float(weight != 0) for weight in (self.diversity_weight, self.tightness_weight))
+        push, pull = (1.0 if weight != 0 else 0.0 for weight in (self.diversity_weight, self.tightness_weight))
         terms = functional.loss(*data, push, 0.0, memory), functional.loss(*data, 0.0, pull, memory)
         if memory is not None:
             memory.keep()

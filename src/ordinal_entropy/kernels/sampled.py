@@ -39,10 +39,10 @@ def pair_sums(
     copies = amount.to(dtype)
     end = copies.cumsum(1)  # (g, m), point i owns the interval [end - copies, end)
     total = end[:, -1:]
-    uniform = torch.rand(2, g, num_pairs, dtype=dtype, device=points.device, generator=generator)
-    i = torch.searchsorted(end, uniform[0] * total, right=True).clamp_max(m - 1)  # (g, k)
+    chance = uniform((2, g, num_pairs), points.device, generator, dtype)
+    i = torch.searchsorted(end, chance[0] * total, right=True).clamp_max(m - 1)  # (g, k)
     skipped = copies.gather(1, i)
-    at = uniform[1] * (total - skipped)
+    at = chance[1] * (total - skipped)
     at = torch.where(at >= end.gather(1, i) - skipped, at + skipped, at)  # jump over the interval of i
     j = torch.searchsorted(end, at, right=True).clamp_max(m - 1)
 
@@ -77,3 +77,19 @@ def pair_sums(
         weights = weights - low[:, None]
     weights = torch.where(i == j, 0, weights * (total - skipped))  # i == j: only where there is no second point
     return (total[:, 0] / 2 * (weights * distances).mean(1)).to(points.dtype)
+
+
+def uniform(
+    size: tuple[int, ...], device: torch.device, generator: torch.Generator | None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Random numbers from 0 to 1.
+
+    ``torch.compile`` refuses ``generator``, even None, for sizes that change between calls, as that of a last batch.
+
+    Example:
+        >>> uniform((2, 3), torch.device("cpu"), None).shape
+        torch.Size([2, 3])
+    """
+    if generator is None:
+        return torch.rand(size, dtype=dtype, device=device)
+    return torch.rand(size, dtype=dtype, device=device, generator=generator)
