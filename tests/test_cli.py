@@ -73,7 +73,7 @@ def test_compare_says_what_it_found_and_writes_it(trainer, tmp_path):
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert list(summary["methods"]) == ["baseline", "oe"]
     assert summary["paired"]["oe"]["n"] == 4
-    assert summary["recipe"]["steps"] == 50_000
+    assert summary["recipe"]["training"]["steps"] == 50_000
     assert "2 methods x 4 seeds = 8 runs of 50,000 steps on cpu" in words(result.stderr)
 
 
@@ -320,13 +320,13 @@ def test_keys_are_explained():
     said = words(call("compare", "linear", "--preset", "quick", "--keys").stdout)
     assert "steps 3000" in said and "rows drawn in each step" in said and " operator " not in said
     said = words(call("reproduce", "fig4b-linear", "--keys").stdout)
-    assert "strengths" in said and " strength " not in said
+    assert "strengths" in said and "method.strength" not in said
 
 
 def test_train_writes_a_run_folder_that_evaluate_reads(tmp_path):
     first = call("train", "linear", "--method", "ld", "--seed", 1, "--out", "mine", *TINY)
     run = runs.open(tmp_path / "mine")
-    assert (run.method, run.seed, run.recipe["task"], run.recipe["steps"]) == ("ld", 1, "linear", 20)
+    assert (run.method, run.seed, run.recipe["task"], run.recipe["training"]["steps"]) == ("ld", 1, "linear", 20)
     assert [line["step"] for line in run.metrics()] == [0, 10, 20]
     result = run.result()
     assert result["last"] == run.metrics()[-1]["test"]
@@ -411,7 +411,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
             ["compare", "linear", "--set", "method.oe.strength=2", "--set", "method.oe.balance=0.1"],
             "a strength or a balance of 'oe', got both",
         ),
-        (["compare", "linear", "--set", "method_options=oe.strength=x"], "a number for method.oe.strength, got 'x'"),
+        (["compare", "linear", "--set", "options=oe.strength=x"], "a number for method.oe.strength, got 'x'"),
         *(
             (["compare", task, "--preset", "quick", "--methods", f"baseline,{method}", *options], sentence)
             for task, method, options, sentence in [
@@ -542,12 +542,12 @@ def test_a_run_that_was_written_before_a_key_existed_is_scored_and_gone_on_with(
     call(*command)
     scores = call("evaluate", "older", "--device=cpu").stdout
     content = runs.read_json("older/recipe.json")
-    del content["recipe"]["balance"], content["recipe"]["feature_rows"]
+    del content["recipe"]["method"]["balance"], content["recipe"]["training"]["feature_rows"]
     runs.write_json("older/recipe.json", content)
     assert call("evaluate", "older", "--device=cpu").stdout == scores
     (tmp_path / "older" / "result.json").unlink()
     call(*command)
-    assert "recipe.balance to be 0.1" in words(call(*command, "--set=balance=0.2", status=2).stderr)
+    assert "recipe.method.balance to be 0.1" in words(call(*command, "--set=balance=0.2", status=2).stderr)
 
 
 def test_a_comparison_that_was_written_before_a_key_existed_is_read_back(trainer, without_page):
