@@ -17,34 +17,15 @@ from ordinal_entropy.recipes.keys import (
     full_name,
     leaves,
     override,
+    preset,
     restored,
-)
+)  # fmt: skip
 from ordinal_entropy.recipes.names import BEFORE, lookup, unknown
-from ordinal_entropy.recipes.settings import OF_A_METHOD, Setting, pairs
+from ordinal_entropy.recipes.settings import Setting, pairs
 from ordinal_entropy.recipes.values import literal, written
 
 __all__ = [
-    "BEFORE",
-    "OF_A_METHOD",
-    "Setting",
-    "assigned",
-    "cache_folder",
-    "changed",
-    "completed",
-    "described",
-    "explained",
-    "flat",
-    "full_name",
-    "leaves",
-    "literal",
-    "lookup",
-    "override",
-    "pairs",
-    "read_config",
-    "require_at_least_1",
-    "require_not_negative",
-    "require_positive",
-    "restored",
-    "unknown",
-    "written",
-]
+    "BEFORE", "Setting", "assigned", "cache_folder", "changed", "completed", "described", "explained", "flat",
+    "full_name", "leaves", "literal", "lookup", "override", "pairs", "preset", "read_config", "require_at_least_1",
+    "require_not_negative", "require_positive", "restored", "unknown", "written",
+]  # fmt: skip

@@ -96,6 +96,17 @@ def override(recipe: Recipe, settings: Sequence[str | Setting]) -> Recipe:
     return _replaced(recipe, assigned(recipe, settings))
 
 
+def preset(recipe: Recipe, settings: str) -> Recipe:
+    """The recipe with other values, written as the command line has them, with spaces in between.
+
+    Example:
+        >>> from dataclasses import make_dataclass
+        >>> preset(make_dataclass("Baking", [("trays", int, 2)], frozen=True)(), "trays=5")
+        Baking(trays=5)
+    """
+    return override(recipe, settings.split())
+
+
 def assigned(
     recipe: object,
     settings: Sequence[str | Setting],

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ordinal_entropy.recipes.values import written
 
-OF_A_METHOD = "method."  # begins a setting of one part of a method: method.part.option=value
+_OF_A_METHOD = "method."  # begins a setting of one part of a method: method.part.option=value
 
 
 class Setting(NamedTuple):
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
             >>> Setting("method.oe.strength", "5").part_option, Setting("method.strength", "5").part_option
             ('oe.strength', '')
         """
-        own = self.key.removeprefix(OF_A_METHOD)
+        own = self.key.removeprefix(_OF_A_METHOD)
         return own if own != self.key and "." in own else ""
 
     @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import changed, require_at_least_1, require_not_negative
+from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
@@ -70,31 +70,15 @@ class Age:
 
 PRESETS = {
     "paper": Age(),
-    "small": changed(
+    "small": preset(
         Age(),
-        {
-            "backbone": "resnet18",
-            "image_size": 112,
-            "padding": 8,
-            "epochs": 40,
-            "milestones": (27, 36),
-            "precision": "bf16",
-            "graph": True,
-        },
+        """backbone=resnet18 image_size=112 padding=8
+        epochs=40 milestones=27,36 precision=bf16 graph=true""",
     ),
-    "quick": changed(
+    "quick": preset(
         Age(),
-        {
-            "generated": 4000,
-            "backbone": "test_resnet",
-            "image_size": 56,
-            "padding": 4,
-            "epochs": 8,
-            "batch_size": 64,
-            "learning_rate": 5e-3,
-            "milestones": (5, 7),
-            "feature_rows": 256,
-        },
+        """generated=4000 backbone=test_resnet image_size=56 padding=4
+        epochs=8 batch_size=64 learning_rate=5e-3 milestones=5,7 feature_rows=256""",
     ),
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import changed, require_at_least_1, require_not_negative, require_positive
+from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.crowd import annotations, data, density, generated
 from ordinal_entropy.tasks.crowd.annotations import Points
@@ -137,52 +137,24 @@ class Crowd:
             raise ValueError(f"expected max_side to be 0, or {named}, got {data.max_side}")
 
 
-_CROPS: dict[str, Any] = {
-    "border": "kept",
-    "reduce": "sum",
-    "batch_norm": True,
-    "mirror": True,
-    "loss": "mse",
-    "optimizer": "adamw",
-    "schedule": "one-cycle",
-    "weight_decay": 1e-2,
-    "clip": 1.0,
-    "epochs": 8,
-    "strength": 1.0,
-}
+_CROPS = preset(
+    Crowd(),
+    """border=kept reduce=sum batch_norm=true mirror=true
+    loss=mse optimizer=adamw schedule=one-cycle weight_decay=1e-2 clip=1 epochs=8 strength=1""",
+)
 PRESETS = {
     "paper": Crowd(),  # of CSRNet; it begins with weights of ImageNet, without which this rate hardly learns
-    "resnet50": changed(Crowd(), {"front": "resnet50"}),  # the front end that the paper names
-    "small": changed(
-        Crowd(),
-        {
-            **_CROPS,
-            "max_side": 512,
-            "front": "tf_efficientnet_lite0",
-            "pretrained": "lite0",
-            "reach": 16,
-            "widths": (256, 256, 256, 128, 64),
-            "crop": 256,
-            "repeats": 8,
-            "batch_size": 16,
-            "learning_rate": 5e-4,
-            "precision": "bf16",
-            "graph": True,
-            "feature_rows": 64,
-        },
+    "resnet50": preset(Crowd(), "front=resnet50"),  # the front end that the paper names
+    "small": preset(
+        _CROPS,
+        """max_side=512 crop=256 repeats=8
+        front=tf_efficientnet_lite0 pretrained=lite0 reach=16 widths=256,256,256,128,64
+        batch_size=16 learning_rate=5e-4 precision=bf16 graph=true feature_rows=64""",
     ),
-    "quick": changed(
-        Crowd(),
-        {
-            **_CROPS,
-            "generated": 120,
-            "front": "test_resnet",
-            "widths": (64, 64),
-            "crop": 128,
-            "batch_size": 8,
-            "learning_rate": 2e-3,
-            "feature_rows": 24,
-        },
+    "quick": preset(
+        _CROPS,
+        """generated=120 crop=128 front=test_resnet widths=64,64
+        batch_size=8 learning_rate=2e-3 feature_rows=24""",
     ),
 }
 

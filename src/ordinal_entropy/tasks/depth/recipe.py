@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import changed, require_not_negative
+from ordinal_entropy.recipes import preset, require_not_negative
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
@@ -130,56 +130,28 @@ class Depth:
     method: OnPixels = OnPixels(bins=256)
 
 
-_NEWCRFS: dict[str, Any] = {"model": "newcrfs", "loss": "silog"}  # what is the model's own
-_SMALL: dict[str, Any] = {
-    "height": 240,
-    "width": 320,
-    "backbone": "tf_efficientnet_lite0",
-    "pretrained": "lite0",
-    "channels": 64,
-    "start": 2.5,
-    "epochs": 20,
-    "learning_rate": 1e-3,
-    "clip": 1.0,
-    "precision": "bf16",
-    "graph": True,
-    "flip": True,
-}
-_QUICK: dict[str, Any] = {
-    "generated": 600,
-    "height": 72,
-    "width": 96,
-    "backbone": "test_resnet",
-    "channels": 16,
-    "start": 3.0,
-    "epochs": 10,
-    "learning_rate": 5e-3,
-    "clip": 1.0,
-    "feature_rows": 32,
-}
+_NEWCRFS = "model=newcrfs loss=silog"  # what is the model's own
+_SMALL = preset(
+    Depth(),
+    """height=240 width=320 backbone=tf_efficientnet_lite0 pretrained=lite0 channels=64 start=2.5
+    epochs=20 learning_rate=1e-3 clip=1 precision=bf16 graph=true flip=true""",
+)
+_QUICK = preset(
+    Depth(),
+    """generated=600 height=72 width=96 backbone=test_resnet channels=16 start=3
+    epochs=10 learning_rate=5e-3 clip=1 feature_rows=32""",
+)
 PRESETS = {
-    "paper": changed(Depth(), {"flip": True}),
-    "newcrfs": changed(
+    "paper": preset(Depth(), "flip=true"),
+    "newcrfs": preset(
         Depth(),
-        {
-            **_NEWCRFS,
-            "frame": "mask",
-            "crop": False,
-            "backbone": "swin_large_patch4_window7_224",
-            "epochs": 50,
-            "batch_size": 8,
-            "optimizer": "adam",
-            "learning_rate": 2e-5,
-            "weight_decay": 0.0,
-            "schedule": "poly",
-            "clip": 0.0,
-            "flip": True,
-        },
+        f"""{_NEWCRFS} frame=mask crop=false backbone=swin_large_patch4_window7_224
+        epochs=50 batch_size=8 optimizer=adam learning_rate=2e-5 weight_decay=0 schedule=poly clip=0 flip=true""",
     ),
-    "small": changed(Depth(), _SMALL),
-    "small-newcrfs": changed(Depth(), {**_SMALL, **_NEWCRFS}),
-    "quick": changed(Depth(), _QUICK),
-    "quick-newcrfs": changed(Depth(), {**_QUICK, **_NEWCRFS, "channels": 32, "learning_rate": 1e-3}),
+    "small": _SMALL,
+    "small-newcrfs": preset(_SMALL, _NEWCRFS),
+    "quick": _QUICK,
+    "quick-newcrfs": preset(_QUICK, f"{_NEWCRFS} channels=32 learning_rate=1e-3"),
 }
 
 

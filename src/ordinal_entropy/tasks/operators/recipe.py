@@ -17,7 +17,7 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.methods import options as method_options
 from ordinal_entropy.methods import split as split_method
-from ordinal_entropy.recipes import cache_folder, changed, require_at_least_1, require_not_negative
+from ordinal_entropy.recipes import cache_folder, described, flat, preset, require_at_least_1, require_not_negative
 from ordinal_entropy.tasks import Task, part_options
 from ordinal_entropy.tasks.groups import Dataset, MethodOptions, Perceptron
 from ordinal_entropy.tasks.operators import checkpoint, data, interrupts, train
@@ -98,20 +98,18 @@ class Operators:
             raise ValueError(f"expected samples from 2 to rows={rows}, or none for all, got {samples}")
 
 
-_QUICK = {"steps": 6000, "test_rows": 10_000, "evaluate_every": 500}
-_NONLINEAR = {"steps": 100_000, "test_rows": 10_000}
 PRESETS = {
     "linear": {
         "paper": Operators(),
-        "quick": changed(Operators(), {**_QUICK, "steps": 3000, "evaluate_every": 250}),
+        "quick": preset(Operators(), "steps=3000 test_rows=10_000 evaluate_every=250"),
     },
     "nonlinear": {
-        "paper": changed(Operators(), {"operator": "nonlinear", **_NONLINEAR}),
-        "quick": changed(Operators(), {"operator": "nonlinear", **_QUICK, "test_rows": 2000, "paths": 2000}),
+        "paper": preset(Operators(), "operator=nonlinear steps=100_000 test_rows=10_000"),
+        "quick": preset(Operators(), "operator=nonlinear steps=6000 test_rows=2000 paths=2000 evaluate_every=500"),
     },
     "nonlinear-paths": {
-        "paper": changed(Operators(), {"operator": "nonlinear-paths", **_NONLINEAR}),
-        "quick": changed(Operators(), {"operator": "nonlinear-paths", **_QUICK}),
+        "paper": preset(Operators(), "operator=nonlinear-paths steps=100_000 test_rows=10_000"),
+        "quick": preset(Operators(), "operator=nonlinear-paths steps=6000 test_rows=10_000 evaluate_every=500"),
     },
 }
 
@@ -140,23 +138,12 @@ def split(recipe: Operators) -> Split:
 
 def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     """One job per method and seed; seed k trains on part k modulo ``parts``, whatever the method: runs are paired."""
-    found = [
-        Job(
-            method=method,
-            seed=seed,
-            part=seed % recipe.data.parts,
-            rows=recipe.data.rows,
-            strength=recipe.method.strength,
-            balance=recipe.method.balance,
-            samples=recipe.method.samples,
-            rescale=recipe.method.rescale,
-            initial=recipe.training.initial,
-            bins=recipe.method.bins,
-            decode=recipe.method.decode,
-        )
-        for method in methods
-        for seed in seeds
-    ]
+    values = flat(described(recipe))
+    own = {
+        key: values[key] for key in ("rows", "strength", "balance", "samples", "rescale", "initial", "bins", "decode")
+    }
+    parts = recipe.data.parts
+    found = [Job(method=method, seed=seed, part=seed % parts, **own) for method in methods for seed in seeds]
     return [with_options(job, [*_tightness(job, recipe), *part_options(recipe)]) for job in found]
 
 
@@ -183,17 +170,8 @@ def check_method(plan: Plan) -> None:
 
 def settings(recipe: Operators) -> Settings:
     """What all runs of a stack share."""
-    training = recipe.training
-    return Settings(
-        steps=training.steps,
-        hidden=recipe.model.hidden,
-        learning_rate=training.learning_rate,
-        weight_decay=training.weight_decay,
-        evaluate_every=training.evaluate_every,
-        feature_rows=training.feature_rows,
-        dtype=training.dtype,
-        tf32=training.tf32,
-    )
+    own = {key: value for key, value in vars(recipe.training).items() if key != "initial"}  # which is a run's own
+    return Settings(hidden=recipe.model.hidden, **own)
 
 
 def read(recipe: Operators, device: str) -> Split:

@@ -17,7 +17,7 @@ import torch
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
-from ordinal_entropy.recipes import changed, require_at_least_1, require_not_negative, restored
+from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, restored
 from ordinal_entropy.tasks import Task, method_of
 from ordinal_entropy.tasks.groups import Files, MethodOptions, Perceptron
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
@@ -103,7 +103,7 @@ class Tabular:
 
 PRESETS = {
     "small": Tabular(),
-    "quick": changed(Tabular(), {"generated": 600, "hidden": 64, "epochs": 60, "learning_rate": 3e-3}),
+    "quick": preset(Tabular(), "generated=600 hidden=64 epochs=60 learning_rate=3e-3"),
 }
 
 
