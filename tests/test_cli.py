@@ -797,7 +797,7 @@ def test_settings_come_out_of_a_file_and_set_wins(trainer, tmp_path, without_pag
     [
         ("training:\n  epochs: 3\n", "line 2, column 3: expected a key like 'training.steps' or "),
         ("training:\n  step: 3\n", "line 2, column 3: expected a key like 'training.steps'"),
-        ("steps: 3\ntraining: {steps: 3}\n", "line 2, column 12: training.steps is given twice, before in mine.yaml, l"),
+        ("steps: 3\ntraining: {steps: 3}\n", "line 2, column 12: training.steps is given twice, before in mine.yaml"),
         ("steps: many\n", "line 1, column 1: expected steps to be a whole number, got 'many'"),
         ("steps: [1, 2]\n", "line 1, column 1: expected one value of steps, got 1, 2"),
         ("method: {oe: {strenght: 3}}\n", "line 1, column 15: expected an option of oe like 'strength', got "),

@@ -111,8 +111,8 @@ def _settled(name: str, settings: Settings, preset: str) -> tuple[Any, dict[str,
         names = dict(zip(leaves(recipe), flat(described(recipe)), strict=True))  # full -> short
         fixed = {full_name(names, key): value for key, value in study.fixed(keys).items()}
         values = tasks.values_of(task, recipe, rest, beside=own)
-        for key in values.keys() & fixed.keys():
-            if values[key] != fixed[key]:
+        for key, value in values.items():
+            if value != fixed.get(key, value):
                 known = [*own, *(short for each, short in names.items() if each not in fixed)]
                 raise ValueError(f"{name} sets {names[key]} itself; the keys it takes: {', '.join(known)}")
         return changed(recipe, {**values, **fixed})

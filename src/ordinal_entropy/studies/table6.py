@@ -63,12 +63,8 @@ def _measured(m: int, inputs: torch.Tensor, targets: torch.Tensor, keys: Table6,
     body = nn.Sequential(nn.Linear(inputs.shape[1], width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
     head = nn.Linear(width, 1)
     model = nn.Sequential(body, head).to(inputs.device)
-    options = {
-        "strength": chosen.method.strength,
-        "rescale": chosen.method.rescale,
-        "grouping": "none",
-        "max_samples": m,
-    }
+    own = chosen.method
+    options = {"strength": own.strength, "rescale": own.rescale, "grouping": "none", "max_samples": m}
     method = methods.create("ld", **options) if m else methods.create("baseline")
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
 

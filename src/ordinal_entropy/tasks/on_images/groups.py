@@ -11,7 +11,7 @@ class Images(Files):
     """Images with their targets."""
 
     train_rows: int = 0  # a part of the training images, drawn by the seed of the run; 0: all
-    memory: float = 8.0  # gigabytes of images that are held on the device; of larger sets, images are read anew
+    memory: float = 8.0  # gigabytes of images held on the device; larger sets are streamed, those of crowds refused
 
     def __post_init__(self) -> None:
         """Values that no dataset can have."""
@@ -23,14 +23,14 @@ class Images(Files):
 class Pretrained:
     """A network that begins with weights of others, or not."""
 
-    pretrained: str = ""  # a file of weights, or lite0 for those of the [pretrained] extra; "": random
+    pretrained: str = ""  # a file of its weights, or lite0 for those of the [pretrained] extra; "": random
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backbone(Pretrained):
     """A network of timm's."""
 
-    backbone: str = "resnet50"  # its name
+    backbone: str = "resnet50"  # a name of timm's
     zero_last_norm: bool = False  # True: residual blocks begin as the identity, as timm has it
 
 
