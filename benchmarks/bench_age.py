@@ -24,7 +24,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -38,12 +37,12 @@ from torch import Tensor
 
 from ordinal_entropy import kernels
 from ordinal_entropy.models import backbones
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import task_loss
 from ordinal_entropy.tasks.age.metrics import ShotErrors
 from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age
-from ordinal_entropy.tasks.on_images.training import settings
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.training.large.optimization import optimizer
@@ -57,9 +56,9 @@ import record
 ASKED = 90.0  # percent of the bare loop's images per second
 STEPS = {112: 100, 224: 20}  # of an epoch: about a second
 RECIPES = {
-    56: replace(PRESETS["quick"], precision="bf16", batch_size=32),
+    56: changed(PRESETS["quick"], {"precision": "bf16", "batch_size": 32}),
     112: PRESETS["small"],  # resnet18
-    224: replace(PRESETS["paper"], precision="bf16"),  # resnet50
+    224: changed(PRESETS["paper"], {"precision": "bf16"}),  # resnet50
 }
 
 
@@ -136,17 +135,18 @@ def faces(count: int, size: int, padding: int, device: torch.device) -> Labelled
 
 
 def network_of(recipe: Age) -> backbones.Network:
-    return backbones.create(recipe.backbone, 1, image_size=recipe.image_size, zero_last_norm=recipe.zero_last_norm)
+    own = recipe.model
+    return backbones.create(own.backbone, 1, image_size=recipe.data.image_size, zero_last_norm=own.zero_last_norm)
 
 
 def bare_loop(recipe: Age, batch: Tensor, ages: Tensor, steps: int) -> Callable[[], float]:
     """Seconds that the bare loop takes for so many steps, whenever it is called."""
-    device, own = batch.device, settings(recipe)
-    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    device, own = batch.device, recipe.training
+    layout = torch.channels_last if recipe.training.channels_last else torch.contiguous_format
     network = network_of(recipe).to(device, memory_format=layout)
     adam = optimizer(list(network.parameters()), own)
     images = normalized(batch, network.mean, network.std).contiguous(memory_format=layout)
-    mixed = device.type == "cuda" and recipe.precision == "bf16"  # as the recipe has it
+    mixed = device.type == "cuda" and recipe.training.precision == "bf16"  # as the recipe has it
 
     def loop() -> float:
         network.train()
@@ -154,7 +154,7 @@ def bare_loop(recipe: Age, batch: Tensor, ages: Tensor, steps: int) -> Callable[
         for _ in range(steps):
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed):
                 predictions = network(images)
-            loss = task_loss(predictions.float(), ages, loss=recipe.loss)
+            loss = task_loss(predictions.float(), ages, loss=recipe.training.loss)
             loss.backward()
             adam.step()
             adam.zero_grad(set_to_none=True)
@@ -170,16 +170,16 @@ def rounds_of(recipe: Age, method: str, data: Data, device: str, folder: Path) -
     module = Timed(
         network_of(recipe),
         method_of(Plan(method, 0, recipe), low=float(ages.min()), high=float(ages.max())),
-        partial(task_loss, loss=recipe.loss),
+        partial(task_loss, loss=recipe.training.loss),
         ShotErrors(age_counts(ages)),
         data,
-        settings(recipe),
+        recipe.training,
         seed=0,
         folder=folder,
         callbacks=Callbacks(progress=lambda done, total: None),
     )
-    steps = len(ages) // recipe.batch_size
-    rows = torch.arange(recipe.batch_size, device=data.train.targets.device)
+    steps = len(ages) // recipe.training.batch_size
+    rows = torch.arange(recipe.training.batch_size, device=data.train.targets.device)
     module.bare = bare_loop(recipe, data.train.images.batch(rows), data.train.targets[rows], steps)
     fit(module, device=device, folder=folder, monitor=METRIC)
     return module.rounds[1:]
@@ -194,12 +194,12 @@ def spread(values: Sequence[float], digits: int = 0) -> dict[str, float]:
 
 def row_of(recipe: Age, method: str, rounds: Sequence[Round], images: int) -> dict[str, Any]:
     return {
-        "image_size": recipe.image_size,
-        "backbone": recipe.backbone,
-        "precision": recipe.precision,
-        "batch_size": recipe.batch_size,
+        "image_size": recipe.data.image_size,
+        "backbone": recipe.model.backbone,
+        "precision": recipe.training.precision,
+        "batch_size": recipe.training.batch_size,
         "method": method,
-        "graph": recipe.graph,
+        "graph": recipe.training.graph,
         "images_of_an_epoch": images,
         "rounds": len(rounds),
         "bare_images_per_s": spread([images / own.bare for own in rounds]),
@@ -261,20 +261,21 @@ def main() -> None:
     rows = []
     for size in sizes:
         steps = arguments.steps or STEPS.get(size, 4)
-        recipe = replace(RECIPES[size], epochs=arguments.rounds + 1, precision=arguments.precision)
-        recipe = replace(recipe, batch_size=arguments.batch_size or recipe.batch_size)
+        recipe = changed(RECIPES[size], {"epochs": arguments.rounds + 1, "precision": arguments.precision})
+        recipe = changed(recipe, {"batch_size": arguments.batch_size or recipe.training.batch_size})
         torch.manual_seed(0)
         counts = (steps, max(steps // 8, 1), max(steps // 8, 1))
-        data = Data(*(faces(count * recipe.batch_size, size, recipe.padding, torch.device(device)) for count in counts))
+        batch, padding = recipe.training.batch_size, recipe.data.padding
+        data = Data(*(faces(count * batch, size, padding, torch.device(device)) for count in counts))
         ways = itertools.product(arguments.methods.split(","), (False, True) if device == "cuda" else (False,))
         for method, graph in ways:
-            own = replace(recipe, graph=graph)
+            own = changed(recipe, {"graph": graph})
             with tempfile.TemporaryDirectory() as folder:
                 rounds = rounds_of(own, method, data, device, Path(folder))
-            row = row_of(own, method, rounds, steps * recipe.batch_size)
-            rows.append(
-                {"device": device, "channels_last": recipe.channels_last, "preset": graph == recipe.graph, **row}
-            )
+            row = row_of(own, method, rounds, steps * batch)
+            training = recipe.training
+            ours = {"channels_last": training.channels_last, "preset": graph == training.graph}
+            rows.append({"device": device, **ours, **row})
             share = shown(row["share_percent"], "%")
             print(f"{size} px, {method}{', as a graph' if graph else ''}: {share} of the bare loop", flush=True)
     Console(width=150).print(table_of(rows))

@@ -16,7 +16,6 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ import torch
 
 from ordinal_entropy import balance, tasks
 from ordinal_entropy.comparison import paired
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.training.plans import Plan
 
 import record
@@ -87,7 +87,7 @@ def main() -> None:
         for width in (0.0, 0.2):
             recipe = tasks.recipe("tabular", "small", [f"data={table}", f"epochs={options.epochs}", "feature_rows=0"])
             about = {"table": Path(table).stem, "bin_width": width}
-            recipe = replace(recipe, bin_width=width)
+            recipe = changed(recipe, {"bin_width": width})
             results += compared("tabular", recipe, "oe-balanced", range(options.seeds), about)
     recipe = tasks.recipe("linear", "quick", [f"steps={options.steps}"])
     seeds = range(options.operator_from, options.operator_from + options.operator_seeds)

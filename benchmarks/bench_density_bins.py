@@ -58,7 +58,7 @@ def main() -> None:
     split = dataset.splits["train"]
     results: list[dict[str, Any]] = []
     for stride in STRIDES:
-        images = cells_of(split, recipe.above, stride)
+        images = cells_of(split, recipe.method.above, stride)
         for width in WIDTHS:
             found = [shared(cells, width) for cells in images]
             row = {name: round(mean(own[name] for own in found), 4) for name in found[0]}

@@ -9,10 +9,10 @@ summary as ``ordinal-entropy compare`` does; its environment is that of the mach
 
 import argparse
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from ordinal_entropy import runs, tasks
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.studies import grid
 from ordinal_entropy.studies.grid import Variant
 
@@ -54,7 +54,7 @@ def main() -> None:
             out=options.runs or Path(unkept),
             device=options.device,
             jobs=options.jobs,
-            others={label: replace(recipe, **changes) for label, changes in CHANGES.items()},
+            others={label: changed(recipe, {**changes}) for label, changes in CHANGES.items()},
         )
     for name, found in summary["methods"].items():
         pair = summary["paired"].get(name)

@@ -31,7 +31,9 @@ def main() -> None:
     recipe = tasks.recipe(options.task, options.preset, options.set)
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(options.folder / "training", Path(copy) / "training")
-        finished = [path.name for path in sorted((Path(copy) / "training").iterdir()) if from_log(path, recipe.epochs)]
+        finished = [
+            path.name for path in sorted((Path(copy) / "training").iterdir()) if from_log(path, recipe.training.epochs)
+        ]
         summary = grid.summary_of(
             options.task,
             [grid.Variant(name) for name in study["methods"]],

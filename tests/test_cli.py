@@ -25,6 +25,7 @@ from commands import call
 from fake_trainer import Trainer
 from ordinal_entropy import cli, environment, runs, studies, tasks
 from ordinal_entropy.environment import PARTS
+from ordinal_entropy.recipes import flat
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.tasks.operators import recipe as operators
 from ordinal_entropy.tasks.operators import train
@@ -73,7 +74,7 @@ def test_compare_says_what_it_found_and_writes_it(trainer, tmp_path):
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert list(summary["methods"]) == ["baseline", "oe"]
     assert summary["paired"]["oe"]["n"] == 4
-    assert summary["recipe"]["steps"] == 50_000
+    assert summary["recipe"]["training"]["steps"] == 50_000
     assert "2 methods x 4 seeds = 8 runs of 50,000 steps on cpu" in words(result.stderr)
 
 
@@ -320,13 +321,13 @@ def test_keys_are_explained():
     said = words(call("compare", "linear", "--preset", "quick", "--keys").stdout)
     assert "steps 3000" in said and "rows drawn in each step" in said and " operator " not in said
     said = words(call("reproduce", "fig4b-linear", "--keys").stdout)
-    assert "strengths" in said and " strength " not in said
+    assert "strengths" in said and "method.strength" not in said
 
 
 def test_train_writes_a_run_folder_that_evaluate_reads(tmp_path):
     first = call("train", "linear", "--method", "ld", "--seed", 1, "--out", "mine", *TINY)
     run = runs.open(tmp_path / "mine")
-    assert (run.method, run.seed, run.recipe["task"], run.recipe["steps"]) == ("ld", 1, "linear", 20)
+    assert (run.method, run.seed, run.recipe["task"], run.recipe["training"]["steps"]) == ("ld", 1, "linear", 20)
     assert [line["step"] for line in run.metrics()] == [0, 10, 20]
     result = run.result()
     assert result["last"] == run.metrics()[-1]["test"]
@@ -411,7 +412,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
             ["compare", "linear", "--set", "method.oe.strength=2", "--set", "method.oe.balance=0.1"],
             "a strength or a balance of 'oe', got both",
         ),
-        (["compare", "linear", "--set", "method_options=oe.strength=x"], "a number for method.oe.strength, got 'x'"),
+        (["compare", "linear", "--set", "options=oe.strength=x"], "a number for method.oe.strength, got 'x'"),
         *(
             (["compare", task, "--preset", "quick", "--methods", f"baseline,{method}", *options], sentence)
             for task, method, options, sentence in [
@@ -542,12 +543,12 @@ def test_a_run_that_was_written_before_a_key_existed_is_scored_and_gone_on_with(
     call(*command)
     scores = call("evaluate", "older", "--device=cpu").stdout
     content = runs.read_json("older/recipe.json")
-    del content["recipe"]["balance"], content["recipe"]["feature_rows"]
+    del content["recipe"]["method"]["balance"], content["recipe"]["training"]["feature_rows"]
     runs.write_json("older/recipe.json", content)
     assert call("evaluate", "older", "--device=cpu").stdout == scores
     (tmp_path / "older" / "result.json").unlink()
     call(*command)
-    assert "recipe.balance to be 0.1" in words(call(*command, "--set=balance=0.2", status=2).stderr)
+    assert "recipe.method.balance to be 0.1" in words(call(*command, "--set=balance=0.2", status=2).stderr)
 
 
 def test_a_comparison_that_was_written_before_a_key_existed_is_read_back(trainer, without_page):
@@ -778,3 +779,84 @@ def test_a_command_that_runs_out_of_memory_says_so(tmp_path, monkeypatch):
         monkeypatch.setattr("ordinal_entropy.files.content", lambda path, raised=raised: (_ for _ in ()).throw(raised))
         answer = call("data", "check", "tabular", tmp_path / "houses.csv", status=2)
         assert answer.stderr == f"ordinal-entropy: the memory is not enough: {said}\n"
+
+
+def test_settings_come_out_of_a_file_and_set_wins(trainer, tmp_path, without_page):
+    (tmp_path / "mine.yaml").write_text("task: linear\ntraining: {steps: 40, learning_rate: 3e-3}\nhidden: 9\n")
+    call("compare", "linear", "--preset=quick", "--seeds=2", "--config=mine.yaml", "--set=hidden=8", "--out=there")
+    summary = runs.read_json("there/summary.json")
+    assert summary["recipe"]["training"]["steps"] == 40 and summary["recipe"]["training"]["learning_rate"] == 3e-3
+    assert summary["recipe"]["model"]["hidden"] == 8
+    options = "--set=training.steps=40 --set=training.learning_rate=3e-3 --set=hidden=9 --set=hidden=8"
+    assert f"--preset quick {options} --device" in summary["command"]  # as if they had been given there
+    shown = words(call("train", "linear", "--config=mine.yaml", "--keys").stdout)
+    assert "training.steps 40 " in shown and "model.hidden 9 " in shown
+    shown = words(call("reproduce", "table1-linear", "--config=mine.yaml", "--keys").stdout)
+    assert "training.steps 40 " in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("training:\n  epochs: 3\n", "line 2, column 3: expected a key like 'training.steps' or "),
+        ("training:\n  step: 3\n", "line 2, column 3: expected a key like 'training.steps'"),
+        ("steps: 3\ntraining: {steps: 3}\n", "line 2, column 12: training.steps is given twice, before in mine.yaml"),
+        ("steps: many\n", "line 1, column 1: expected steps to be a whole number, got 'many'"),
+        ("steps: [1, 2]\n", "line 1, column 1: expected one value of steps, got 1, 2"),
+        ("method: {oe: {strenght: 3}}\n", "line 1, column 15: expected an option of oe like 'strength', got "),
+        ("method: {oe: {strength: x}}\n", "line 1, column 15: expected a number for method.oe.strength, got 'x'"),
+        ("task: age\n", "line 1, column 1: expected settings of the task linear, got those of age"),
+        ("- steps\n", "line 1, column 1: expected keys with their values, as in epochs: 10, got a list"),
+        ("steps: 3: 4\n", "line 1, column 9: expected YAML, got an error: mapping values are not allowed here"),
+        ("", "expected keys and values in mine.yaml, got an empty file"),
+        ("samples: 1001\n", "expected samples from 2 to rows=1000, or none for all, got 1001"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", [["train", "linear"], ["compare", "linear"], ["reproduce", "fig4b-linear"]])
+def test_a_mistake_in_a_file_is_a_sentence_with_its_place(command, text, sentence, tmp_path):
+    (tmp_path / "mine.yaml").write_text(text)
+    result = call(*command, "--config=mine.yaml", status=2)
+    assert sentence in words(result.stderr) and result.stderr.startswith("ordinal-entropy: ")
+    assert len(result.stderr.splitlines()) == 1 and not result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_a_run_is_repeated_from_its_folder_and_from_one_of_before(tmp_path):
+    call("train", "linear", *TINY, "--method=ld", "--set=method.ld.strength=2", "--out=first")
+    again = ["train", "linear", "--preset=quick", "--method=ld", "--device=cpu"]
+    call(*again, "--config=first/recipe.json", "--out=second")
+    assert runs.open("second").recipe == runs.open("first").recipe
+    assert runs.read_json("second/result.json") == runs.read_json("first/result.json")
+
+    content = runs.read_json("first/recipe.json")
+    older = flat(content["recipe"])
+    older["method_options"] = older.pop("options")
+    runs.write_json("older/recipe.json", {**content, "recipe": older})
+    call(*again, "--config=older/recipe.json", "--out=third")
+    assert runs.open("third").recipe == runs.open("first").recipe
+    said = words(call("train", "nonlinear", "--config=first/recipe.json", status=2).stderr)
+    assert "first/recipe.json, line 3, column 5: expected settings of the task nonlinear, got those of linear" in said
+
+
+def test_a_comparison_with_folders_of_before_resumes(tmp_path, without_page):
+    """Whose recipes had no groups."""
+    command = ["compare", "linear", *TINY, "--seeds=2", "--strengths=1,2", "--set=method.oe.tightness_weight=2"]
+    call(*command, "--out", "older")
+    summary = runs.read_json("older/summary.json")
+    places = [*Path("older/training").glob("*/recipe.json")]
+    assert sorted(place.parent.name for place in places)[-1] == "oe-seed1-strength=2"
+    for place in places:
+        content = runs.read_json(place)
+        older = flat(content["recipe"])
+        older["method_options"] = older.pop("options")
+        del older["tightness_weight"]  # there was no such key
+        runs.write_json(place, {**content, "recipe": older})
+    label = runs.read_json("older/study.json")
+    label["method_options"] = label.pop("options")
+    runs.write_json("older/study.json", label)
+    assert "Read back from" in call(*command, "--out", "older").stdout
+    Path("older/summary.json").unlink()
+    before = {place: place.stat().st_mtime_ns for place in Path("older/training").rglob("*")}
+    call(*command, "--out", "older")
+    assert {place: place.stat().st_mtime_ns for place in Path("older/training").rglob("*")} == before
+    assert runs.read_json("older/summary.json")["methods"] == summary["methods"]

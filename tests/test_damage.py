@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,19 +217,17 @@ def test_a_checkpoint_of_images_is_read_as_plain_values_and_another_is_named(mad
 
 
 def test_a_stopped_run_on_images_goes_on_through_the_same_reader(made, monkeypatch):
-    from ordinal_entropy.tasks.on_images import training as on_images
-
-    folders, log, settings = made("age"), runs.Run.log, on_images.settings
+    folders, log = made("age"), runs.Run.log
+    train = [*folders.train, "--set=checkpoint_seconds=0"]
 
     def stop(self, **numbers):
         log(self, **numbers)
         if numbers["step"] == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(on_images, "settings", lambda recipe: replace(settings(recipe), checkpoint_seconds=0))
     monkeypatch.setattr(runs.Run, "log", stop)
-    call(*folders.train, status=130)
+    call(*train, status=130)
     monkeypatch.setattr(runs.Run, "log", log)
     assert len(torch.load("damaged/oe-seed0/last.ckpt", weights_only=True)["history"]) == 1
-    call(*folders.train)
+    call(*train)
     assert runs.read_json("damaged/result.json") == folders.content("run", "result.json")

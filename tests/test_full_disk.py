@@ -19,7 +19,8 @@ from ordinal_entropy.tasks.operators import recipe as operators
 SETTINGS = {
     "linear": "rows=30 parts=3 validation_rows=20 test_rows=40 hidden=8 steps=40 samples=5 evaluate_every=10",
     "tabular": "generated=100 epochs=3 batch_size=32 hidden=8 embedding=none feature_rows=0",
-    "age": "generated=100 backbone=test_resnet image_size=32 padding=2 epochs=4 batch_size=32 feature_rows=8",
+    "age": "generated=100 backbone=test_resnet image_size=32 padding=2 epochs=4 batch_size=32 feature_rows=8 "
+    "checkpoint_seconds=0",
 }
 SAVED = {"linear": 3, "tabular": 6, "age": 6}  # calls of torch.save before the disk is full
 
@@ -58,15 +59,10 @@ def fill(folder: Path) -> None:
 
 @pytest.mark.parametrize("task", ["linear", "tabular", pytest.param("age", marks=pytest.mark.slow)])
 def test_a_full_disk_is_told_and_resumed_from(task, small_disk, cache, tmp_path, monkeypatch, without_page):
-    if task == "age":
-        from ordinal_entropy.tasks.on_images import training as on_images
-
-        settings = on_images.settings
-        monkeypatch.setattr(on_images, "settings", lambda recipe: replace(settings(recipe), checkpoint_seconds=0))
-    elif task == "tabular":
+    if task == "tabular":
         pytest.importorskip("sklearn", reason="tables are scaled by scikit-learn")
         monkeypatch.setattr("ordinal_entropy.tasks.tabular.train._SECONDS", -1.0)
-    else:
+    elif task == "linear":
         settings_of_stack = operators.settings
         monkeypatch.setattr(
             operators, "settings", lambda recipe: replace(settings_of_stack(recipe), checkpoint_every=10)

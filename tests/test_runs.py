@@ -241,9 +241,9 @@ def test_a_folder_that_is_no_run_is_named(tmp_path):
 
 def test_a_folder_that_was_written_before_a_key_existed_is_gone_on_with(tmp_path):
     runs.create(tmp_path, RECIPE, "oe", 3)
-    runs.create(tmp_path, {**RECIPE, "new": 1}, "oe", 3, defaults={"new": 1, "steps": 7})
+    runs.create(tmp_path, {**RECIPE, "new": 1}, "oe", 3, read=lambda recipe: {"new": 1, "steps": 7, **recipe})
     with pytest.raises(ValueError, match=r"recipe\.new to be 1 .* got 2"):
-        runs.create(tmp_path, {**RECIPE, "new": 2}, "oe", 3, defaults={"new": 1})
+        runs.create(tmp_path, {**RECIPE, "new": 2}, "oe", 3, read=lambda recipe: {"new": 1, **recipe})
 
 
 def test_a_folder_that_cannot_be_made_is_an_oserror_with_a_sentence(tmp_path):

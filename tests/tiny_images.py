@@ -7,14 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy.models.backbones import Network
-from ordinal_entropy.training.large.optimization import Settings
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.vision.sets import Images
 from ordinal_entropy.vision.split import Data, Labelled
 
 from torchmetrics import Metric  # isort: skip  # after torchvision's guard
 
 SIZE = 16
-SETTINGS = Settings(epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), feature_rows=8, checkpoint_seconds=0)
+SETTINGS = LargeTraining(
+    epochs=3, batch_size=16, learning_rate=1e-2, milestones=(2,), feature_rows=8, checkpoint_seconds=0
+)
 
 
 class Errors(Metric):

@@ -8,8 +8,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +36,7 @@ from ordinal_entropy import (
     studies,
     tasks,
 )
-from ordinal_entropy.recipes import defaults, described, explained
+from ordinal_entropy.recipes import Setting, completed, described, explained, flat, full_name, leaves, read_config
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.studies import examples, grid, rounds
 from ordinal_entropy.training.plans import Plan
@@ -60,7 +61,9 @@ installed. Interrupted commands resume when run again.""",
 )
 
 _SETTINGS_HELP = "Override a key of the recipe; may be given often. `--keys` shows all keys."
+_CONFIG_HELP = "Keys of the recipe in a YAML file, or recipe.json of a run; --set overrides them."
 SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTINGS_HELP)]
+ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Where everything is written.  [default: a folder in ./runs]"),
@@ -122,7 +125,7 @@ class _Out(ExitStack):
 
     def take(self, folder: Path, recipe: Any = None) -> None:
         """Locks the folder, before hours of training and not after, and tidies up behind commands that were killed."""
-        several = getattr(recipe, "devices", 1) * getattr(recipe, "nodes", 1) > 1
+        several = getattr(getattr(recipe, "training", None), "processes", 1) > 1
         if not several or _first(_RANKS):  # else the first of the processes has it for all
             try:
                 self.enter_context(runs.lock(folder / ".lock"))
@@ -191,7 +194,13 @@ def _device(name: str) -> str:
 
 def _length(recipe: Any) -> str:
     """Of a run: in epochs if its recipe has them, else in steps."""
-    return f"{recipe.epochs:,} epochs" if hasattr(recipe, "epochs") else f"{recipe.steps:,} steps"
+    own = recipe.training
+    return f"{own.epochs:,} epochs" if hasattr(own, "epochs") else f"{own.steps:,} steps"
+
+
+def _given(config: Path | None, settings: list[str] | None) -> list[str | Setting]:
+    """The settings of a file, then those of the command line, which win."""
+    return [*([] if config is None else read_config(config)), *(settings or [])]
 
 
 def _folder(label: str, what: dict[str, Any]) -> Path:
@@ -267,6 +276,7 @@ def _top(
 def reproduce(
     study: Annotated[str | None, typer.Argument(metavar="STUDY", help="A name that --list prints.")] = None,
     settings: SettingsOption = None,
+    config: ConfigOption = None,
     out: OutOption = None,
     device: DeviceOption = "auto",
     list_: Annotated[bool, typer.Option("--list", help="Name the studies, and stop.")] = False,
@@ -296,18 +306,14 @@ def reproduce(
     with _one_sentence() as own_folder:
         if study is None:
             raise ValueError(f"expected the name of a study, got none; there are {', '.join(studies.names())}")
-        own, recipe = studies.settled(study, settings or [], preset)
+        given = _given(config, settings)
+        own, recipe = studies.settled(study, given, preset)
         if keys:
-            fixed = studies.get(study).fixed(own)
-            _show_keys(
-                f"{study}, preset {preset}: its own keys, then those of its recipe",
-                [own, recipe],
-                [k for k in fixed if not hasattr(own, k)],
-            )
+            fixed = [full_name(leaves(recipe), key) for key in studies.get(study).fixed(own)]
+            _show_keys(f"{study}, preset {preset}: its own keys, then those of its recipe", [own, recipe], fixed)
             return
-        what = {**described(recipe), **described(own)}
-        plain, plain_recipe = studies.settled(study)
-        unchanged = what == {**described(plain_recipe), **described(plain)}
+        what = {**flat(described(recipe)), **described(own)}
+        unchanged = (own, recipe) == studies.settled(study)
         place = out or (Path("runs") / study if unchanged else _folder(study, what))
         where = _device(device)
         done = (place / "summary.json").exists()
@@ -320,7 +326,7 @@ def reproduce(
             count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
             _say(f"{count} {'measurements' if measured else f'runs of {_length(recipe)}'} on {where}, in {place}")
         with _progress(*(("measurements", "measuring") if measured else ())) as progress:
-            summary = studies.run(study, place, settings or [], where, progress, preset, jobs)
+            summary = studies.run(study, place, given, where, progress, preset, jobs)
         with studies.reading_summary(place) if done else nullcontext():
             _print_study(study, summary, place, read_back=done)
         if preset == "quick" and not measured:
@@ -385,6 +391,7 @@ def compare(
     ] = "",
     preset: PresetOption = "paper",
     settings: SettingsOption = None,
+    config: ConfigOption = None,
     out: OutOption = None,
     device: DeviceOption = "auto",
     engine: Annotated[str, typer.Option("--engine", help="local: this machine.")] = "local",
@@ -422,7 +429,8 @@ def compare(
     """
     with _one_sentence() as own_folder:
         preset = tasks.preset_of(task, preset)
-        recipe = tasks.recipe(task, preset, settings or [])
+        given = _given(config, settings)
+        recipe = tasks.recipe(task, preset, given)
         if keys:
             _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return
@@ -435,7 +443,7 @@ def compare(
             names = ["baseline", *(name for name in names if name != "baseline")]
         strengths = strengths.replace(" ", "")
         tasks.require_parts(recipe, names)
-        variants = _variants(names, strengths, recipe, settings or [])
+        variants = _variants(names, strengths, recipe, tasks.values_of(task, recipe, given))
         rows = [variant.name for variant in variants]
         numbers = grid.seeds_from(seeds)
         if smallest is not None and not stop_early:
@@ -445,7 +453,7 @@ def compare(
         rule = comparison.StopEarly(seeds, smallest).checked() if stop_early else None
         where = _device(device)
         short = preset == "quick" and "paper" in tasks.load(task).presets  # of something published
-        what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **described(recipe)}
+        what = {"study": f"compare {task}", "methods": names, "seeds": seeds, **flat(described(recipe))}
         if strengths:
             what |= {"strengths": strengths}
         if rule is not None:
@@ -456,7 +464,7 @@ def compare(
             for plan in grid.plans_of(variants, {"": recipe}, numbers[:1]):
                 tasks.load(task).check_method(plan)
         own_folder.take(place, recipe)
-        summary = studies.finished(place, what, defaults(recipe))
+        summary = studies.finished(place, what, flat(described(type(recipe)())))
         with studies.reading_summary(place):
             lost = len((summary or {}).get("failures") or [])
         if lost and (place / "training").exists():
@@ -490,9 +498,9 @@ def compare(
             if len(summary["failures"]) == len(rows) * count:
                 first = summary["failures"][0]
                 raise ValueError(f"every run failed, the first with {first['type']}: {first['message']}")
-            given = [f"--set={each}" for each in settings or []]
-            given += ["--stop-early"] if rule is not None else []
-            given += ["--smallest", f"{smallest:g}"] if smallest is not None else []
+            again = tasks.options_of(given)
+            again += ["--stop-early"] if rule is not None else []
+            again += ["--smallest", f"{smallest:g}"] if smallest is not None else []
             chosen = ["--methods", ",".join(names), "--seeds", str(seeds)]
             chosen += [*(["--strengths", strengths] if strengths else []), "--preset", preset]
             summary = studies.write_summary(
@@ -501,7 +509,7 @@ def compare(
                 about=f"{tasks.load(task).about.capitalize()}: {', '.join(rows)} over {count} seeds",
                 scale=_scale(summary),
                 notes=[studies.QUICK] if short else [],
-                command=["compare", task, *chosen, *given, "--device", where],
+                command=["compare", task, *chosen, *again, "--device", where],
             )
         console = _console()
         with studies.reading_summary(place) if read_back else nullcontext():
@@ -518,7 +526,7 @@ def compare(
                 raise typer.Exit(1)
 
 
-def _variants(names: Sequence[str], strengths: str, recipe: Any, settings: Sequence[str]) -> list[grid.Variant]:
+def _variants(names: Sequence[str], strengths: str, recipe: Any, given: Collection[str]) -> list[grid.Variant]:
     """The rows of a comparison: the methods, those that have a strength with each of several where such are given."""
     if not strengths:
         return [grid.Variant(name) for name in names]
@@ -529,7 +537,7 @@ def _variants(names: Sequence[str], strengths: str, recipe: Any, settings: Seque
         raise ValueError(f"{expected}, got {strengths!r}") from error
     if not (1 < len(numbers) == len(set(numbers)) and all(0 <= each < math.inf for each in numbers)):
         raise ValueError(f"{expected}, got {strengths!r}")
-    if any(each.partition("=")[0].strip() == "strength" for each in settings):
+    if "method.strength" in given:
         raise ValueError("expected --strengths or --set strength=..., got both")
     own = {part: option for part, option, _ in tasks.part_options(recipe) if option in ("strength", "balance")}
     for name in names:  # a strength of the part's own would make all rows of a method the same
@@ -561,6 +569,7 @@ def train(
     seed: Annotated[int, typer.Option("--seed", help="Of first weights and draws; chooses the training rows too.")] = 0,
     preset: PresetOption = "paper",
     settings: SettingsOption = None,
+    config: ConfigOption = None,
     out: OutOption = None,
     device: DeviceOption = "auto",
     keys: KeysOption = False,
@@ -573,7 +582,8 @@ def train(
     """
     with _one_sentence() as own_folder:
         preset = tasks.preset_of(task, preset)
-        recipe = tasks.recipe(task, preset, settings or [])
+        given = _given(config, settings)
+        recipe = tasks.recipe(task, preset, given)
         if keys:
             _show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return
@@ -588,7 +598,7 @@ def train(
             tasks.load(task).check(recipe)
             tasks.load(task).check_method(Plan(method, seed, recipe))
         own_folder.take(place, recipe)
-        run = runs.create(place, what, method, seed, defaults=defaults(recipe))
+        run = runs.create(place, what, method, seed, read=partial(completed, recipe))
         result = run.result(_RESULT)
         if result is None:
             _say(f"{task}, preset {preset}: {method}, seed {seed}, {_length(recipe)} on {where}, in {place}")
@@ -633,6 +643,7 @@ def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train wrote.")],
     settings: SettingsOption = None,
+    config: ConfigOption = None,
     device: DeviceOption = "auto",
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw test images of depth or crowds.")
@@ -643,10 +654,11 @@ def evaluate(
     ordinal-entropy evaluate runs/mine
     """
     with _one_sentence():
-        name, plan = tasks.planned(run, settings or [])
+        given = _given(config, settings)
+        name, plan = tasks.planned(run, given)
         task = tasks.load(name)
         if picture is not None:
-            examples.draw_predictions(run, picture, settings=settings or [], device=_device(device))
+            examples.draw_predictions(run, picture, settings=given, device=_device(device))
         scores = task.evaluate(plan, device=_device(device), folder=run)
         total, unit = _length(plan.recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"

@@ -13,7 +13,7 @@ import torch
 PARTS = {  # extra -> distributions that it brings
     "train": (
         "lightning", "torchmetrics", "timm", "torchvision", "scipy", "pillow", "h5py", "safetensors", "typer", "rich",
-        "threadpoolctl",
+        "threadpoolctl", "pyyaml",
     ),
     "report": ("plotly", "matplotlib", "jinja2", "scikit-learn", "pandas"),
     "sklearn": ("scikit-learn",),

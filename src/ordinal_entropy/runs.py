@@ -19,7 +19,7 @@ import re
 import socket
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -318,7 +318,7 @@ def create(
     method: str,
     seed: int,
     *,
-    defaults: Mapping[str, Any] | None = None,
+    read: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> Run:
     """A new run folder, or the one that is there, to go on with, if it is of the same recipe, method and seed.
 
@@ -327,7 +327,7 @@ def create(
         recipe: all that determines a run but method and seed.
         method: a name.
         seed: of the run.
-        defaults: what keys of the recipe stand for that a folder lacks, since it was written before they existed.
+        read: a recipe in a form in which those of earlier versions can be compared.
 
     Raises:
         ValueError: the folder holds another run; the message says which key differs.
@@ -337,9 +337,9 @@ def create(
     run = Run(folder, _plain(recipe), method, int(seed))
     if (folder / "recipe.json").exists():
         there = open(folder)
-        wanted = {"recipe": run.recipe, "method": run.method, "seed": run.seed}
-        recipe_there = {**_plain(defaults or {}), **there.recipe}
-        found = {"recipe": recipe_there, "method": there.method, "seed": there.seed}
+        found, wanted = (
+            {"recipe": _plain(read(each.recipe)), "method": each.method, "seed": each.seed} for each in (there, run)
+        )
         difference = _first_difference(found, wanted)
         if difference is not None:
             key, old, new = difference

@@ -16,6 +16,7 @@ from commands import call
 from ordinal_entropy import tasks
 from ordinal_entropy.cli import app
 from ordinal_entropy.environment import environment
+from ordinal_entropy.recipes import flat
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
@@ -93,7 +94,8 @@ def compare(task, settings, methods, *, seeds, out):
     given = ["--preset=quick", f"--methods={','.join(methods)}", f"--seeds={seeds}", "--device=cpu", f"--out={out}"]
     with patch("ordinal_entropy.report.missing", lambda: "nothing"), _one_thread():
         call("compare", task, *given, *(f"--set={each}" for each in settings))
-    return json.loads((Path(out) / "summary.json").read_text())
+    content = json.loads((Path(out) / "summary.json").read_text())
+    return {**content, "recipe": flat(content["recipe"])}  # by the names of keys before there were groups
 
 
 def command_paths():

@@ -47,7 +47,7 @@ def scored_by(trained_by):
         ((_, task),) = recipe.TASKS.items()
 
         def outcome(plan):
-            own = scores(plan, (plan.method != "baseline") * plan.recipe.strength)
+            own = scores(plan, (plan.method != "baseline") * plan.recipe.method.strength)
             score = own[task.metric]
             details = dict.fromkeys(("last", "best_validation"), own)
             return Outcome([1], [score], [score], [score], score, score, score, details)

@@ -9,6 +9,7 @@ import pytest
 
 from commands import call
 from ordinal_entropy import studies
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.results import tables
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.age import generated
@@ -39,7 +40,7 @@ def plans(scored_by):
 def test_table4_is_the_papers_recipe_with_three_methods(plans, tmp_path):
     summary = studies.run("table4-age", tmp_path, ["data=somewhere"])
     assert [(plan.method, plan.seed) for plan in plans] == list(itertools.product(("baseline", "ld", "oe"), range(6)))
-    assert {plan.recipe for plan in plans} == {age.Age(data="somewhere")}
+    assert {plan.recipe for plan in plans} == {changed(age.Age(), {"data": "somewhere"})}
     assert summary["paper"] == {name: {"mean": own["mae"], "std": None} for name, own in paper.TABLE4.items()}
     assert summary["paper_details"] == paper.TABLE4
     assert (tmp_path / "table4-age.png").read_bytes().startswith(b"\x89PNG")
@@ -48,7 +49,7 @@ def test_table4_is_the_papers_recipe_with_three_methods(plans, tmp_path):
 def test_several_strengths_stand_side_by_side_and_the_papers_numbers_beside_its_own(plans, tmp_path):
     settings = ["methods=baseline,oe,classification", "strengths=1,5", "seeds=2"]
     summary = studies.run("table4-age", tmp_path / "several", settings)
-    assert {(plan.method, plan.recipe.strength) for plan in plans} == {
+    assert {(plan.method, plan.recipe.method.strength) for plan in plans} == {
         ("baseline", 1.0), ("oe", 1.0), ("oe", 5.0), ("classification", 1.0),
     }  # fmt: skip
     assert list(summary["methods"]) == ["baseline", "oe strength=1", "oe strength=5", "classification"]
@@ -56,13 +57,15 @@ def test_several_strengths_stand_side_by_side_and_the_papers_numbers_beside_its_
     assert summary["paired"]["oe strength=5"]["difference"] == -5.0
     stronger = studies.run("table4-age", tmp_path / "one", ["strengths=5", "seeds=2"])
     assert list(stronger["methods"]) == ["baseline", "ld", "oe"] and set(stronger["paper"]) == {"baseline"}
-    assert stronger["recipe"]["strength"] == 5.0
+    assert stronger["recipe"]["method"]["strength"] == 5.0
 
 
 def test_table5_varies_the_weight_of_the_tightness(plans, tmp_path):
     summary = studies.run("table5-lambda-t", tmp_path)
     rows = [("baseline", 0.0), ("oe", 0.0), ("oe", 0.1), ("oe", 1.0), ("oe", 10.0)]
-    assert [(plan.method, plan.recipe.tightness_weight) for plan in plans] == [row for row in rows for _ in range(6)]
+    assert [(plan.method, plan.recipe.method.tightness_weight) for plan in plans] == [
+        row for row in rows for _ in range(6)
+    ]
     assert [own["mae"] for own in summary["paper_details"].values()] == [7.77, 7.60, 7.50, 7.46, 7.49]
     assert summary["paper_details"]["oe tightness_weight=10"]["gm_few"] == 10.21
     some = studies.run("table5-lambda-t", tmp_path / "some", ["tightness_weights=0.1,3", "seeds=2"])
@@ -77,7 +80,7 @@ def test_classification_stands_beside_regression(plans, tmp_path):
 
 def test_the_preset_is_that_of_the_recipe(plans, tmp_path):
     studies.run("table4-age", tmp_path, ["seeds=2", "epochs=3"], preset="small")
-    assert {(plan.recipe.backbone, plan.recipe.epochs) for plan in plans} == {("resnet18", 3)}
+    assert {(plan.recipe.model.backbone, plan.recipe.training.epochs) for plan in plans} == {("resnet18", 3)}
 
 
 @pytest.mark.parametrize(

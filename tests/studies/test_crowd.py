@@ -7,6 +7,7 @@ import pytest
 
 from commands import call
 from ordinal_entropy import studies
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.crowd import generated
 from ordinal_entropy.tasks.crowd import recipe as crowd
@@ -34,8 +35,8 @@ def test_table3_is_the_papers_recipe_with_three_methods(plans, tmp_path, part):
     summary = studies.run("table3-crowd", tmp_path, ["data=somewhere", f"part={part}"])
     assert [(plan.method, plan.seed) for plan in plans] == list(itertools.product(("baseline", "ld", "oe"), range(3)))
     kernel = {} if part == "A" else {"kernel": "fixed", "border": "kept"}
-    assert {plan.recipe for plan in plans} == {crowd.Crowd(data="somewhere", **kernel)}
-    assert {plan.recipe.strength for plan in plans} == {10.0}
+    assert {plan.recipe for plan in plans} == {changed(crowd.Crowd(), {"data": "somewhere", **kernel})}
+    assert {plan.recipe.method.strength for plan in plans} == {10.0}
     assert summary["paper"]["oe"] == {"mean": {"A": 65.6, "B": 9.1}[part], "std": None}
     assert summary["paper_details"] == paper.TABLE3[part]
     assert summary["paper_details"]["baseline"]["rmse"] == {"A": 115.0, "B": 16.0}[part]
@@ -44,24 +45,28 @@ def test_table3_is_the_papers_recipe_with_three_methods(plans, tmp_path, part):
 
 def test_several_strengths_stand_side_by_side_and_the_papers_numbers_beside_its_own(plans, tmp_path):
     summary = studies.run("table3-crowd", tmp_path / "several", ["methods=baseline,oe", "strengths=1,10", "seeds=2"])
-    assert {(plan.method, plan.recipe.strength) for plan in plans} == {("baseline", 1.0), ("oe", 1.0), ("oe", 10.0)}
+    assert {(plan.method, plan.recipe.method.strength) for plan in plans} == {
+        ("baseline", 1.0),
+        ("oe", 1.0),
+        ("oe", 10.0),
+    }
     assert list(summary["methods"]) == ["baseline", "oe strength=1", "oe strength=10"]
     assert set(summary["paper"]) == {"baseline", "oe strength=10"}
     assert summary["paired"]["oe strength=10"]["difference"] == -10.0
     weaker = studies.run("table3-crowd", tmp_path / "one", ["strengths=5", "seeds=2"])
     assert list(weaker["methods"]) == ["baseline", "ld", "oe"] and set(weaker["paper"]) == {"baseline"}
-    assert weaker["recipe"]["strength"] == 5.0
+    assert weaker["recipe"]["method"]["strength"] == 5.0
 
 
 def test_without_strengths_that_of_the_preset_is_taken(plans, tmp_path):
     studies.run("table3-crowd", tmp_path, ["seeds=2", "epochs=3"], preset="small")
     own = crowd.PRESETS["small"]
-    assert {(plan.recipe.front, plan.recipe.epochs, plan.recipe.strength) for plan in plans} == {
-        (own.front, 3, own.strength)
+    assert {(plan.recipe.model.front, plan.recipe.training.epochs, plan.recipe.method.strength) for plan in plans} == {
+        (own.model.front, 3, own.method.strength)
     }
     plans.clear()
     studies.run("table3-crowd", tmp_path / "other", ["seeds=2", "strength=3"])
-    assert {plan.recipe.strength for plan in plans} == {3.0}
+    assert {plan.recipe.method.strength for plan in plans} == {3.0}
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 import itertools
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from commands import call
 from ordinal_entropy import studies
 from ordinal_entropy.figures.differences import differences
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.results import tables
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.depth import generated
@@ -35,7 +35,7 @@ def plans(scored_by):
     """The runs that a study asks for; errors are 0.5 + seed / 100, less by the strength, half as large of NeW-CRFs."""
 
     def scores(plan, gain):
-        error = (0.5 + plan.seed / 100 - gain / 100) / (1 + (plan.recipe.model == "newcrfs"))
+        error = (0.5 + plan.seed / 100 - gain / 100) / (1 + (plan.recipe.model.name == "newcrfs"))
         return {"delta1": 0.8, "rel": math.nan, "rms": error, "log10": 0.06}
 
     return scored_by(depth, scores)
@@ -47,7 +47,7 @@ def test_table1_is_the_papers_recipe_with_eight_methods(plans, tmp_path):
         "baseline", "ld-unweighted", "ld", "oe", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt",
     )  # fmt: skip
     assert [(plan.method, plan.seed) for plan in plans] == list(itertools.product(methods, range(5)))
-    assert {plan.recipe for plan in plans} == {replace(depth.PRESETS["paper"], data="somewhere")}
+    assert {plan.recipe for plan in plans} == {changed(depth.PRESETS["paper"], {"data": "somewhere"})}
     assert summary["paper"] == {name: {"mean": own["rms"], "std": None} for name, own in paper.TABLE1_DEPTH.items()}
     assert summary["paper_details"] == paper.TABLE1_DEPTH
     assert paper.TABLE1_DEPTH["oe"] == {"delta1": 0.811, "rel": 0.143, "rms": 0.478, "log10": 0.060}
@@ -61,9 +61,11 @@ def test_table2_has_both_models_each_with_its_recipe_and_baseline(plans, tmp_pat
     summary = studies.run("table2-depth", tmp_path, ["seeds=2", "epochs=3"], preset=preset)
     rows = ["baseline", "ld", "oe", "baseline newcrfs", "ld newcrfs", "oe newcrfs"]
     assert list(summary["methods"]) == rows
-    own, other = (replace(depth.PRESETS[name], epochs=3) for name in (preset, others))
+    own, other = (changed(depth.PRESETS[name], {"epochs": 3}) for name in (preset, others))
     assert [plan.recipe for plan in plans] == [own] * 6 + [other] * 6
-    assert summary["recipe"]["model"] == "decoder" and summary["recipes"]["newcrfs"]["model"] == "newcrfs"
+    assert (
+        summary["recipe"]["model"]["name"] == "decoder" and summary["recipes"]["newcrfs"]["model"]["name"] == "newcrfs"
+    )
     assert summary["paired"]["oe"]["difference"] == pytest.approx(-0.01)
     assert summary["paired"]["oe newcrfs"]["difference"] == pytest.approx(-0.005)
     assert set(summary["paired"]) == set(rows) - {"baseline", "baseline newcrfs"}
@@ -92,7 +94,7 @@ def test_one_model_alone(plans, tmp_path):
     summary = studies.run("table2-depth", tmp_path, ["seeds=2", "models=newcrfs", "strengths=1,5"], preset="small")
     rows = ["baseline newcrfs", "ld strength=1 newcrfs", "ld strength=5 newcrfs"]
     assert list(summary["methods"])[:3] == rows and summary["baseline"] == rows[0]
-    assert {plan.recipe.model for plan in plans} == {"newcrfs"} and summary["recipe"]["model"] == "newcrfs"
+    assert {plan.recipe.model.name for plan in plans} == {"newcrfs"} and summary["recipe"]["model"]["name"] == "newcrfs"
     assert "held_to" not in summary
     assert {"baseline newcrfs", "oe strength=1 newcrfs"} == set(summary["paper"]) - set(paper.TABLE2_CITED)
 
@@ -101,7 +103,7 @@ def test_classification_stands_beside_regression(plans, tmp_path):
     summary = studies.run("classification-depth", tmp_path, ["seeds=2", "bins=100,10,50"])
     rows = ["baseline", "ld", "oe", "classification bins=100", "classification bins=10", "classification bins=50"]
     assert list(summary["methods"]) == rows
-    assert [plan.recipe.bins for plan in plans if plan.method == "classification"] == [100, 100, 10, 10, 50, 50]
+    assert [plan.recipe.method.bins for plan in plans if plan.method == "classification"] == [100, 100, 10, 10, 50, 50]
     assert set(summary["paper"]) == {"baseline", "ld", "oe"}  # the paper has none for classification
     assert studies.get("classification-depth").keys.bins == (256, 64)
 

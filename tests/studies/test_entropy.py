@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from commands import call
 from ordinal_entropy import runs, studies
-from ordinal_entropy.recipes import described
+from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies import claims, kept_features
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
@@ -77,9 +76,9 @@ def test_rows_and_runs(name, trained, tmp_path):
     summary = studies.run(name, tmp_path, ["data=somewhere", "seeds=2", f"epochs={EPOCHS}"])
     assert list(summary["methods"]) == list(summary["entropies"]) == list(summary["features"]) == ROWS[name]
     assert [plan.seed for plan in trained.asked] == [0, 1] * len(ROWS[name])
-    recipe = replace(depth.PRESETS["paper"], data="somewhere", epochs=EPOCHS)
-    assert {replace(plan.recipe, bins=256) for plan in trained.asked} == {recipe}
-    assert [plan.recipe.bins for plan in trained.asked if plan.method == "classification"] == [
+    recipe = changed(depth.PRESETS["paper"], {"data": "somewhere", "epochs": EPOCHS})
+    assert {changed(plan.recipe, {"bins": 256}) for plan in trained.asked} == {recipe}
+    assert [plan.recipe.method.bins for plan in trained.asked if plan.method == "classification"] == [
         int(row.split("=")[1]) for row in ROWS[name] for _ in range(2) if row.startswith("classification")
     ]
     assert studies.get(name).keys.seeds == 3

@@ -7,7 +7,7 @@ import torch
 pytest.importorskip("matplotlib", reason="figures are matplotlib's")
 
 from ordinal_entropy import runs
-from ordinal_entropy.recipes import described
+from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies.examples import draw_predictions
 from ordinal_entropy.tasks.age.recipe import Age
 from ordinal_entropy.tasks.crowd import data as crowd_data
@@ -20,34 +20,40 @@ from ordinal_entropy.training.plans import Plan
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 SIZE = (48, 64)
-DEPTHS = Depth(
-    height=SIZE[0],
-    width=SIZE[1],
-    backbone="test_resnet",
-    channels=8,
-    epochs=2,
-    learning_rate=5e-3,
-    bins=10,
-    flip=True,
-    feature_rows=0,
+DEPTHS = changed(
+    Depth(),
+    {
+        "height": SIZE[0],
+        "width": SIZE[1],
+        "backbone": "test_resnet",
+        "channels": 8,
+        "epochs": 2,
+        "learning_rate": 5e-3,
+        "bins": 10,
+        "flip": True,
+        "feature_rows": 0,
+    },
 )
-CROWDS = Crowd(
-    border="kept",
-    reduce="sum",
-    max_side=96,
-    front="test_resnet",
-    widths=(8,),
-    batch_norm=True,
-    crop=64,
-    epochs=1,
-    repeats=1,
-    batch_size=6,
-    loss="mse",
-    optimizer="adamw",
-    learning_rate=5e-3,
-    stride=2,
-    bins=8,
-    feature_rows=0,
+CROWDS = changed(
+    Crowd(),
+    {
+        "border": "kept",
+        "reduce": "sum",
+        "max_side": 96,
+        "front": "test_resnet",
+        "widths": (8,),
+        "batch_norm": True,
+        "crop": 64,
+        "epochs": 1,
+        "repeats": 1,
+        "batch_size": 6,
+        "loss": "mse",
+        "optimizer": "adamw",
+        "learning_rate": 5e-3,
+        "stride": 2,
+        "bins": 8,
+        "feature_rows": 0,
+    },
 )
 
 
@@ -62,8 +68,8 @@ def trained(task, plan, folder):
 )
 def test_depths_are_those_that_are_scored(method, memory, tmp_path):
     rooms.make(tmp_path / "rooms", count=40, size=SIZE)
-    recipe = described(DEPTHS) | {"data": str(tmp_path / "rooms"), "memory": memory, "workers": 0}
-    plan = Plan(method, 0, Depth(**recipe))
+    own = {"data": str(tmp_path / "rooms"), "memory": memory, "workers": 0}
+    plan = Plan(method, 0, changed(DEPTHS, own))
     run = trained(DEPTH, plan, tmp_path / "runs")
     found = DEPTH.pictured(plan, 99, device="cpu", folder=run)
     assert all(each.image.shape == (*SIZE, 3) and each.truth.shape == SIZE and each.counts is None for each in found)
@@ -84,7 +90,7 @@ def test_depths_are_those_that_are_scored(method, memory, tmp_path):
 
 def test_counts_are_those_that_are_scored(tmp_path):
     crowds.make(tmp_path / "crowds", count=18)
-    plan = Plan("oe", 1, Crowd(**described(CROWDS) | {"data": str(tmp_path / "crowds")}))
+    plan = Plan("oe", 1, changed(CROWDS, {"data": str(tmp_path / "crowds")}))
     run = trained(CROWD, plan, tmp_path / "runs")
     found = CROWD.pictured(plan, 99, device="cpu", folder=run)
     heads = [len(r.points) for r in crowd_data.records(tmp_path / "crowds", validation=0.1)[0] if r.split == "test"]

@@ -141,7 +141,7 @@ def test_a_summary_has_what_every_comparison_has(trainer, tmp_path):
     assert "baseline" not in summary["paired"]
     assert summary["paired"]["ld"]["difference"] == pytest.approx(ld["mean"] - summary["methods"]["baseline"]["mean"])
     assert summary["spread"]["ld"]["ratio"] == pytest.approx(0.5)
-    assert summary["recipe"]["steps"] == 50_000
+    assert summary["recipe"]["training"]["steps"] == 50_000
     curves = json.loads((tmp_path / "curves.json").read_text())
     assert len(curves["runs"]) == 4 * 14
     assert curves["runs"][0]["variant"] == "baseline" and len(curves["runs"][0]["test"]) == len(curves["steps"])
@@ -267,7 +267,7 @@ def test_seeds_count_from_zero():
 
 def test_options_of_one_part_of_a_method():
     _, recipe = studies.settled("table1-linear", ["method.ld.strength=5"])
-    assert recipe.method_options == ("ld.strength=5",)
+    assert recipe.method.options == ("ld.strength=5",)
     with pytest.raises(ValueError, match="expected an option of ld like 'strength', got 'strenght'"):
         studies.settled("table1-linear", ["method.ld.strenght=5"])
     with pytest.raises(ValueError, match=r"parts of baseline, .*, got method\.hl-gauss\.sigma"):

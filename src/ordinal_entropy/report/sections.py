@@ -10,6 +10,7 @@ from typing import Any
 from ordinal_entropy import methods, tasks
 from ordinal_entropy.comparison.text import NONE, count, metric_name, number
 from ordinal_entropy.comparison.verdicts import Verdict, verdict
+from ordinal_entropy.recipes import flat
 from ordinal_entropy.report import charts, clouds
 from ordinal_entropy.report.charts import Chart
 from ordinal_entropy.report.clouds import Cloud, Progress
@@ -118,7 +119,7 @@ def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progre
         section.commands.append(command)
     for run in runs[:_MOST_RUNS]:
         prefix = "" if len(runs) == 1 else f"{run.name}: "
-        section.settings.append(tables.pairs(f"{prefix}recipe", run.recipe))
+        section.settings.append(tables.pairs(f"{prefix}recipe", flat(run.recipe)))
     section.settings.append(tables.pairs("Environment", first.environment))
     return section
 
@@ -211,10 +212,10 @@ def _runs_by_variant(study: KeptStudy) -> dict[str, KeptRun]:
     for name, changes in (summary.get("variants") or {}).items():
         recipes = summary.get("recipes") or {}
         base = next((own for label, own in recipes.items() if label and name.endswith(f" {label}")), summary["recipe"])
-        wanted = {**base, **{key: value for key, value in changes.items() if key != "method"}}
+        wanted = {**flat(base), **{key: value for key, value in changes.items() if key != "method"}}
         wanted.pop("task", None)
         for run in study.runs:
-            recipe = {key: value for key, value in run.recipe.items() if key != "task"}
+            recipe = {key: value for key, value in flat(run.recipe).items() if key != "task"}
             if run.method == changes.get("method") and recipe == wanted:
                 found[name, run.seed] = run
     seeds = [seed for _, seed in found]
@@ -235,9 +236,9 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
         section.commands = [again]
     else:
         section.commands_note = _OWN_LOOP
-    section.settings.append(tables.pairs("Recipe", summary.get("recipe") or {}))
+    section.settings.append(tables.pairs("Recipe", flat(summary.get("recipe") or {})))
     for label, recipe in (summary.get("recipes") or {}).items():
-        section.settings.append(tables.pairs(f"Recipe of {label}", recipe))
+        section.settings.append(tables.pairs(f"Recipe of {label}", flat(recipe)))
     took = (summary.get("seconds") or {}).get("data_and_training")
     ran = {"device": summary.get("device"), "seconds of data and training": took}
     known = {key: value for key, value in ran.items() if value is not None}

@@ -16,6 +16,7 @@ from ordinal_entropy.comparison.text import (
     times,
 )
 from ordinal_entropy.comparison.verdicts import unit
+from ordinal_entropy.recipes import flat
 
 POINTS = {"last": "last step", "best_validation": "best on validation", "best_test": "best on test"}
 
@@ -71,7 +72,8 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
     better = "lower" if summary["lower_is_better"] else "higher"
     spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
     title = f"{'' if once else 'Test '}{metric_name(summary['metric'])}{times(scale)}"
-    return Table(title, headings, rows, f"{spread}; {better} is better".capitalize() + ".")
+    fast = flat(summary.get("recipe") or {}).get("tf32") and str(summary.get("device", "")).startswith("cuda")
+    return Table(title, headings, rows, f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}.")
 
 
 def differences(summary: Mapping[str, Any], scale: float) -> Table | None:

@@ -3,18 +3,29 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import runs, tasks
-from ordinal_entropy.recipes import OF_A_METHOD, defaults, described, lookup, override, pairs, unknown
+from ordinal_entropy.recipes import (
+    BEFORE,
+    Setting,
+    changed,
+    described,
+    flat,
+    full_name,
+    leaves,
+    lookup,
+    override,
+    pairs,
+)
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.training.plans import Progress
 
+Settings = Sequence[str | Setting]
 QUICK = "The quick preset trains for a small part of the published steps: it shows how, not how much."
 
 _SUMMARY: runs.Form = {
@@ -66,52 +77,53 @@ def describe(name: str) -> str:
     return get(name).about
 
 
-def settled(name: str, settings: Sequence[str] = (), preset: str = "paper") -> tuple[Any, Any]:
+def settled(name: str, settings: Settings = (), preset: str = "paper") -> tuple[Any, Any]:
     """Keys of the study and its recipe, with every ``key=value`` in place; the study's own keys come first.
 
     A preset that the task of the study does not have is a ValueError that names those it has.
 
     Example:
         >>> keys, recipe = settled("table1-linear", ["seeds=3", "steps=100"])
-        >>> keys.seeds, recipe.steps
+        >>> keys.seeds, recipe.training.steps
         (3, 100)
     """
     keys, recipes = _settled(name, settings, preset)
     return keys, recipes[""]
 
 
-def _settled(name: str, settings: Sequence[str], preset: str) -> tuple[Any, dict[str, Any]]:
+def _settled(name: str, settings: Settings, preset: str) -> tuple[Any, dict[str, Any]]:
     """Keys of the study, and its recipes by the labels of its variants; of those without one, by ""."""
     study = get(name)
-    own = [field.name for field in fields(study.keys)]
+    own = list(leaves(study.keys))
     given = pairs(settings)
-    keys = override(study.keys, [f"{key}={text}" for key, text in given if key in own])
-    fixed, variants = study.fixed(keys), study.variants(keys)
+    keys = override(study.keys, [each for each in given if each.key in own])
+    for key, value in leaves(keys).items():
+        if value == () != getattr(study.keys, key):
+            raise ValueError(f"expected {key}=VALUE,VALUE,..., got none")
+    rest = [each for each in given if each.key not in own]
+    task, variants = study.task(keys), study.variants(keys)
 
     def recipe_of(preset: str) -> Any:
         if study.recipes is None:
-            recipe = tasks.recipe(study.task(keys), preset)
+            recipe = tasks.recipe(task, preset)
         else:
             recipe = lookup(f"preset of {name}", preset, study.recipes)
-        known = own + [field.name for field in fields(recipe) if field.name not in {*own, *fixed}]
-        for key, text in given:
-            if key.startswith(OF_A_METHOD) and "method_options" in known:
-                tasks.option_value(key.removeprefix(OF_A_METHOD), text)
-                continue
-            if key in fixed and key not in own:
-                raise ValueError(f"{name} sets {key} itself; the keys it takes: {', '.join(known)}")
-            if key not in known:
-                raise ValueError(unknown("key", key, known))
-        recipe = override(recipe, [f"{key}={text}" for key, text in given if key not in own])
-        return replace(recipe, **fixed)
+        names = dict(zip(leaves(recipe), flat(described(recipe)), strict=True))  # full -> short
+        fixed = {full_name(names, key): value for key, value in study.fixed(keys).items()}
+        values = tasks.values_of(task, recipe, rest, beside=own)
+        for key, value in values.items():
+            if value != fixed.get(key, value):
+                known = [*own, *(short for each, short in names.items() if each not in fixed)]
+                raise ValueError(f"{name} sets {names[key]} itself; the keys it takes: {', '.join(known)}")
+        return changed(recipe, {**values, **fixed})
 
     recipes = {"": recipe_of(preset)}
     for label in {variant.label: None for variant in variants if variant.label}:
         recipes[label] = recipe_of(lookup(f"preset of {name} with {label}", preset, study.others[label]))
     for variant in variants:
-        replace(recipes[variant.label], **dict(variant.changes))  # values that no run can have are an error here
-    for label, made in recipes.items():
-        if hasattr(made, "method_options"):
+        changed(recipes[variant.label], dict(variant.changes))  # values that no run can have are an error here
+    if study.recipes is None:
+        for label, made in recipes.items():
             tasks.require_parts(made, [variant.method for variant in variants if variant.label == label])
     return keys, recipes
 
@@ -127,7 +139,7 @@ def check(name: str, keys: Any, recipe: Any) -> None:
 def run(
     name: str,
     out: Path,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     device: str = "cpu",
     progress: Progress | None = None,
     preset: str = "paper",
@@ -138,7 +150,7 @@ def run(
     Args:
         name: one of ``names()``.
         out: its folder; an unfinished study goes on from the checkpoint there.
-        settings: ``key=value`` for keys of the study and of its recipe.
+        settings: ``key=value`` for keys of the study and of its recipe, or settings of a file.
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
         preset: of the recipe.
@@ -152,8 +164,8 @@ def run(
     recipe = recipes[""]
     if not (out / "summary.json").exists():
         check(name, keys, recipe)
-    earlier = {**defaults(recipe), **defaults(keys)}
-    summary = finished(out, {"study": name, **described(recipe), **described(keys)}, earlier)
+    earlier = {**flat(described(type(recipe)())), **described(type(keys)())}
+    summary = finished(out, {"study": name, **flat(described(recipe)), **described(keys)}, earlier)
     read_back = summary is not None
     if summary is None:
         if study.measured is not None:
@@ -176,7 +188,7 @@ def run(
             found |= {"paper_details": published} if published else {}
             if study.further is not None:
                 found |= study.further(variants, plans_of(variants, recipes, seeds), out, device)
-        given = [f"--set={each}" for each in settings]
+        given = tasks.options_of(settings)
         summary = write_summary(
             out,
             {"study": name, **found},
@@ -242,7 +254,7 @@ def finished(out: Path, what: dict[str, Any], earlier: Mapping[str, Any]) -> dic
 
     Args:
         out: the folder.
-        what: it is to be made for.
+        what: it is to be made for; keys of recipes by their short names.
         earlier: what keys stand for that the folder lacks, since it was written before they existed.
     """
     label = out / "study.json"
@@ -251,7 +263,7 @@ def finished(out: Path, what: dict[str, Any], earlier: Mapping[str, Any]) -> dic
             raise ValueError(f"expected a new or unfinished folder, got {out} with a summary.json of something else")
         runs.write_json(label, what)
         return None
-    found = runs.read_json(label, dict, remedy=_LABEL_REMEDY)
+    found = {BEFORE.get(key, key): value for key, value in runs.read_json(label, dict, remedy=_LABEL_REMEDY).items()}
     found |= {key: earlier[key] for key in what if key in earlier and key not in found}
     different = [key for key in {**found, **what} if found.get(key) != what.get(key)]
     begun = (out / "training").exists() or (out / "summary.json").exists()

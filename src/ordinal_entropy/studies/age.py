@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ordinal_entropy.recipes import flat
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
 from ordinal_entropy.studies.paper import Score
@@ -75,7 +76,7 @@ def _published_weighted(keys: TightnessWeights, variants: Sequence[Variant]) -> 
 def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
     from ordinal_entropy.figures.differences import draw
 
-    rows = summary["recipe"].get("train_rows")
+    rows = flat(summary["recipe"]).get("train_rows")
     draw(summary, path, title=f"{title}, {rows:,} training images" if rows else title)
 
 

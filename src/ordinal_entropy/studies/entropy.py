@@ -169,7 +169,7 @@ def _study(
         fixed=lambda keys: {"bins": keys.bins[0]} if hasattr(keys, "bins") else {},
         variants=partial(_variants, methods),
         least_seeds=1,
-        check=lambda recipe: require_at_least_1(recipe, "feature_rows"),
+        check=lambda recipe: require_at_least_1(recipe.training, "feature_rows"),
         further=partial(kept_features.further, _DEPTH),
         report=partial(kept_features.report, _DEPTH),
         notes=_NOTES,

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ordinal_entropy import tasks
+from ordinal_entropy.recipes import Setting
 
 _MAPS = {"depth": ("depth", "m"), "crowd": ("density", "heads per cell")}  # what is predicted, and its unit
 
 
 def draw_predictions(
-    run: Path, path: Path, *, settings: Sequence[str] = (), count: int = 4, device: str = "cpu"
+    run: Path, path: Path, *, settings: Sequence[str | Setting] = (), count: int = 4, device: str = "cpu"
 ) -> None:
     """Draws input, truth, prediction and error of test images, by the checkpoint that is best on validation.
 

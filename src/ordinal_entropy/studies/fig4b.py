@@ -35,7 +35,7 @@ def _variants(keys: Fig4b) -> list[Variant]:
 def _paper(operator: str, keys: Fig4b, variants: Sequence[Variant]) -> dict[str, Score]:
     """Table 1 has the point at the published strength."""
     known = paper.TABLE1[operator]
-    published = Variant(keys.method, (("strength", recipe(operator).strength),))
+    published = Variant(keys.method, (("strength", recipe(operator).method.strength),))
     at = {published.name: known[keys.method]} if published in variants and keys.method in known else {}
     return {"baseline": known["baseline"], **at}
 

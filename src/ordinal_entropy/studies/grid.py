@@ -3,20 +3,19 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison, environment, runs, tasks
 from ordinal_entropy import methods as registry
-from ordinal_entropy.recipes import described
+from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.training.outcomes import Outcome
 from ordinal_entropy.training.plans import Plan, Progress
 
 
 class Variant(NamedTuple):
-    """A method, and the keys of the recipe that it changes."""
+    """A method, and the keys of the recipe that it changes, by short names."""
 
     method: str
     changes: tuple[tuple[str, Any], ...] = ()
@@ -80,7 +79,7 @@ def _has_strength(method: str) -> bool:
 
 def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Sequence[int]) -> list[Plan]:
     """The runs of a study, those of a variant one behind the other; recipes by the labels of the variants."""
-    own = [replace(recipes[variant.label], **dict(variant.changes)) for variant in variants]
+    own = [changed(recipes[variant.label], dict(variant.changes)) for variant in variants]
     return [Plan(variant.method, seed, each) for variant, each in zip(variants, own, strict=True) for seed in seeds]
 
 

@@ -19,7 +19,9 @@ class Study(NamedTuple):
     about: str  # one line
     keys: Any  # frozen dataclass: what is varied, with the defaults of the paper; ``--set`` overrides
     task: Callable[[Any], str]  # from the keys to the task, whose published recipe is taken; ``--set`` overrides it too
-    fixed: Callable[[Any], dict[str, Any]]  # from the keys to those of the recipe that the study itself sets
+    fixed: Callable[
+        [Any], dict[str, Any]
+    ]  # from the keys to those of the recipe that the study itself sets, by short names
     variants: Callable[[Any], list[Variant]]  # from the keys; the first is what the others are held to
     paper: Callable[[Any, Sequence[Variant]], Mapping[str, Score]] = lambda keys, variants: {}  # by names of variants
     paper_details: Callable[[Any, Sequence[Variant]], Details] = (

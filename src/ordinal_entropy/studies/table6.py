@@ -36,17 +36,17 @@ def _summary(keys: Table6, chosen: Any, device: str, progress: Progress | None) 
     from ordinal_entropy.tasks.operators.recipe import split
 
     rows = split(chosen).train
-    inputs = torch.cat([torch.from_numpy(part[: chosen.rows]) for part in (rows.functions, rows.places)], dim=1)
+    inputs = torch.cat([torch.from_numpy(part[: chosen.data.rows]) for part in (rows.functions, rows.places)], dim=1)
     inputs = inputs.to(device, torch.float32)
-    targets = torch.from_numpy(rows.values[: chosen.rows]).to(device, torch.float32)
+    targets = torch.from_numpy(rows.values[: chosen.data.rows]).to(device, torch.float32)
     return cost.summary_of(
         "linear",
-        f"seconds for {chosen.steps} steps",
+        f"seconds for {chosen.training.steps} steps",
         [_variant(m) for m in (0, *keys.samples)],
         lambda variant: _measured(dict(variant.changes).get("samples", 0), inputs, targets, keys, chosen),
         chosen,
         rounds=keys.rounds,
-        times=chosen.steps,
+        times=chosen.training.steps,
         device=device,
         published={_variant(m).name: own for m, own in paper.TABLE6.items()},
         progress=progress,
@@ -59,13 +59,14 @@ def _variant(m: int) -> Variant:
 
 def _measured(m: int, inputs: torch.Tensor, targets: torch.Tensor, keys: Table6, chosen: Any) -> Measured:
     torch.manual_seed(0)
-    width = chosen.hidden
+    width, training = chosen.model.hidden, chosen.training
     body = nn.Sequential(nn.Linear(inputs.shape[1], width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
     head = nn.Linear(width, 1)
     model = nn.Sequential(body, head).to(inputs.device)
-    options = {"strength": chosen.strength, "rescale": chosen.rescale, "grouping": "none", "max_samples": m}
+    own = chosen.method
+    options = {"strength": own.strength, "rescale": own.rescale, "grouping": "none", "max_samples": m}
     method = methods.create("ld", **options) if m else methods.create("baseline")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
 
     def steps(count: int) -> None:
         for _ in range(count):

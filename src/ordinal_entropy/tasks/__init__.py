@@ -17,17 +17,21 @@ from torch import Tensor
 
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import (
-    OF_A_METHOD,
-    defaults,
+    Setting,
+    assigned,
+    changed,
+    completed,
     described,
+    flat,
+    leaves,
     literal,
     lookup,
-    override,
     pairs,
     restored,
     unknown,
     written,
 )
+from ordinal_entropy.tasks.groups import MethodOptions
 from ordinal_entropy.training import runner
 from ordinal_entropy.training.outcomes import Outcome
 from ordinal_entropy.training.plans import Plan
@@ -49,7 +53,8 @@ _DATA = {  # packages with a module ``data`` and a module ``generated``
     "tabular": "ordinal_entropy.tasks.tabular",
 }
 
-_OF_METHODS = {"strength", "tightness_weight", "balance", "rescale", "bins", "decode"}  # keys of recipes
+TASK = "task"  # names the task beside the keys of a recipe, in files
+_OF_METHODS = {each.name for each in fields(MethodOptions)} - {"options"}
 
 
 class Task(NamedTuple):
@@ -58,7 +63,7 @@ class Task(NamedTuple):
     training: Trainable  # how its runs train
     about: str  # one line
     presets: Mapping[str, Any]  # recipes by name
-    fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for
+    fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for, by full names
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
     check_method: Callable[[Plan], None]  # refuses a method that no such run can have, before anything is written
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, likewise
@@ -142,32 +147,43 @@ def preset_of(name: str, preset: str = "paper") -> str:
     return next(iter(presets)) if preset == "paper" and preset not in presets else preset
 
 
-def recipe(name: str, preset: str = "paper", settings: Sequence[str] = ()) -> Any:
+def recipe(name: str, preset: str = "paper", settings: Sequence[str | Setting] = ()) -> Any:
     """A recipe of a task, a frozen dataclass, with every ``key=value`` in place of its own.
 
     Example:
-        >>> recipe("linear", "quick", ["hidden=50"]).hidden
+        >>> recipe("linear", "quick", ["hidden=50"]).model.hidden
         50
     """
     task = load(name)
     found = lookup(f"preset of {name}", preset_of(name, preset), task.presets)
-    known = [field.name for field in fields(found) if field.name not in task.fixed]
-    for key, text in pairs(settings):
-        if key.startswith(OF_A_METHOD):
-            option_value(key.removeprefix(OF_A_METHOD), text)
-            continue
-        if key in task.fixed:
+    values, own = values_of(name, found, settings), leaves(found)
+    for key in task.fixed:
+        if values.get(key, own[key]) != own[key]:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
-        if key not in known:
-            raise ValueError(unknown("key", key, known))
-    return override(found, settings)
+    return changed(found, values)
+
+
+def values_of(
+    name: str, recipe: Any, settings: Sequence[str | Setting], *, beside: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The values that settings put in place in a recipe of a task, by full names; see ``recipes.assigned``.
+
+    The setting ``task=NAME`` of a file changes nothing: another task is an error.
+    """
+    given = pairs(settings)
+    for each in given:
+        with each.reading():
+            if each.key == TASK and each.value != name:
+                raise ValueError(f"expected settings of the task {name}, got those of {each.value}")
+    given = [each for each in given if each.key != TASK]
+    return assigned(recipe, given, beside=beside, option=option_value)
 
 
 def method_of(plan: Plan, **offered: Any) -> methods.Composition:
     """The method of a run on images or tables; operators make theirs in ``tasks.operators.jobs``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
-    ones out of ``method_options``, which win. A strength of its own replaces a balance, and the other way round.
+    ones out of ``method.options``, which win. A strength of its own replaces a balance, and the other way round.
 
     Args:
         plan: of the run.
@@ -179,8 +195,7 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
         >>> made.strengths, made.outputs(1)
         ({'oe': 5.0}, 100)
     """
-    keys = {each.name for each in fields(plan.recipe)} & _OF_METHODS
-    offered = {**{key: getattr(plan.recipe, key) for key in keys}, **offered}
+    offered = {**{key: getattr(plan.recipe.method, key) for key in _OF_METHODS}, **offered}
     found: dict[str, dict[str, Any]] = {}
     for part in methods.split(plan.method):
         known = methods.options(part)
@@ -202,7 +217,7 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
         [('oe', 'strength', 5)]
     """
     found = []
-    for setting in recipe.method_options:
+    for setting in recipe.method.options:
         name, _, text = setting.partition("=")
         found.append((*_part_and_option(name), option_value(name, text)))
     balanced = {part for part, option, _ in found if option == "balance"}
@@ -263,6 +278,16 @@ def require_parts(recipe: Any, names: Sequence[str]) -> None:
             )
 
 
+def options_of(settings: Sequence[str | Setting]) -> list[str]:
+    """Settings as options of the command line, those of a file as if they had been given there.
+
+    Example:
+        >>> options_of(["steps=50", Setting("training.tf32", "true", "mine.yaml, line 3, column 3")])
+        ['--set=steps=50', '--set=training.tf32=true']
+    """
+    return [f"--set={each}" for each in settings if not (isinstance(each, Setting) and each.key == TASK)]
+
+
 def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:
     """The options of the command line that make a recipe: its preset, or the nearest one, and ``--set`` for the rest.
 
@@ -280,15 +305,17 @@ def arguments(name: str, content: Mapping[str, Any]) -> list[str] | None:
     """
     found = []
     for preset, plain in (load(name).presets if name in _WHERE else {}).items():
-        own, whole = described(plain), {**defaults(plain), **content}
-        settings = [f"{key}={written(value)}" for key, value in whole.items() if value != own.get(key)]
+        own, whole = flat(described(plain)), completed(plain, content)
+        differing = {key: value for key, value in flat(whole).items() if value != own.get(key)}
+        options = [f"method.{each}" for each in differing.pop("options", [])]
+        settings = [*(f"{key}={written(value)}" for key, value in differing.items()), *options]
         with suppress(ValueError):
-            if described(recipe(name, preset, settings)) == whole:
+            if completed(plain, described(recipe(name, preset, settings))) == whole:
                 found.append(["--preset", preset, *(f"--set={setting}" for setting in settings)])
     return min(found, key=len, default=None)
 
 
-def planned(folder: Path, settings: Sequence[str] = ()) -> tuple[str, Plan]:
+def planned(folder: Path, settings: Sequence[str | Setting] = ()) -> tuple[str, Plan]:
     """The task of a run folder that ``train`` wrote, and its plan.
 
     Args:
@@ -297,13 +324,13 @@ def planned(folder: Path, settings: Sequence[str] = ()) -> tuple[str, Plan]:
     """
     run = runs.open(folder)
     content = dict(run.recipe)
-    name = content.pop("task", None)
+    name = content.pop(TASK, None)
     if not isinstance(name, str):
         raise ValueError(f"expected a run folder of the command train, got {folder}, whose recipe names no task")
     with runs.reading(folder / "recipe.json", "remove the run folder and train again"):
         methods.describe(run.method)  # an unknown one is an error
         own = restored(next(iter(load(name).presets.values())), content)
-    return name, Plan(run.method, run.seed, override(own, settings))
+    return name, Plan(run.method, run.seed, changed(own, values_of(name, own, settings)))
 
 
 def spread_rows(count: int, most: int) -> Tensor:

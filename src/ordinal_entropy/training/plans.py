@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ordinal_entropy.recipes import described, flat
 
 _LONGEST = 120  # letters of a folder's name; systems end at 255, and some at 260 for the whole path
 Progress = Callable[[int, int], None]  # steps done, steps in all
@@ -27,12 +28,12 @@ def run_names(plans: Sequence[Plan]) -> list[str]:
         >>> run_names([Plan("baseline", 0, Recipe(1.0)), Plan("oe", 0, Recipe(5.0))])
         ['baseline-seed0-strength=1', 'oe-seed0-strength=5']
     """
-    keys = [each.name for each in fields(plans[0].recipe)]
-    differing = [key for key in keys if len({repr(getattr(plan.recipe, key)) for plan in plans}) > 1]
+    values = [flat(described(plan.recipe)) for plan in plans]
+    differing = [key for key in values[0] if len({repr(own[key]) for own in values}) > 1]
     names = []
-    for plan in plans:
+    for plan, recipe in zip(plans, values, strict=True):
         start = f"{plan.method}-seed{plan.seed}"
-        own = "-".join([start, *(f"{key}={_text(getattr(plan.recipe, key))}" for key in differing)])
+        own = "-".join([start, *(f"{key}={_text(recipe[key])}" for key in differing)])
         names.append(own if len(own) <= _LONGEST else f"{start}-{hashlib.sha256(own.encode()).hexdigest()[:12]}")
     if len(set(names)) < len(names):
         raise ValueError(
@@ -51,7 +52,5 @@ def trained_in(folder: Path, plan: Plan, checkpoint: str) -> Path:
 
 def _text(value: Any) -> str:
     """Of a value, for the name of a folder."""
-    text = (
-        ",".join(map(str, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else value
-    )
+    text = ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else value
     return "".join(sign if sign.isalnum() or sign in ".,_-+" else "_" for sign in str(text))

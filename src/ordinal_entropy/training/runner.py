@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ordinal_entropy import runs
-from ordinal_entropy.recipes import defaults, described
+from ordinal_entropy.recipes import completed, described
 from ordinal_entropy.training.outcomes import PARTS, Outcome, Scores, failed, outcome
 from ordinal_entropy.training.plans import Plan, Progress, run_names
 from ordinal_entropy.training.side_by_side import side_by_side
@@ -107,7 +107,7 @@ def _runs(task: Trainable, plans: Sequence[Plan], folder: Path) -> Group:
     found = []
     for plan, name in zip(plans, run_names(plans), strict=True):
         recipe = {"task": task.name, **described(plan.recipe)}
-        run = runs.create(folder / name, recipe, plan.method, plan.seed, defaults=defaults(plan.recipe))
+        run = runs.create(folder / name, recipe, plan.method, plan.seed, read=partial(completed, plan.recipe))
         found.append((plan, run))
     return found
 

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from ordinal_entropy.models import backbones
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.age.recipe import AGE, Age, faces, split_for
 from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.plans import Plan
@@ -36,17 +37,20 @@ def root(tmp_path_factory):
 
 
 def recipe_of(root, **settings) -> Age:
-    return Age(
-        data=str(root),
-        backbone="test_resnet",
-        image_size=SIZE,
-        padding=PADDING,
-        epochs=1,
-        batch_size=32,  # all there are: one step
-        optimizer="sgd",
-        learning_rate=RATE,
-        feature_rows=0,
-        **settings,
+    return changed(
+        Age(),
+        {
+            "data": str(root),
+            "backbone": "test_resnet",
+            "image_size": SIZE,
+            "padding": PADDING,
+            "epochs": 1,
+            "batch_size": 32,
+            "optimizer": "sgd",
+            "learning_rate": RATE,
+            "feature_rows": 0,
+            **settings,
+        },
     )
 
 

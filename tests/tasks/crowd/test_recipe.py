@@ -3,7 +3,6 @@
 import math
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from PIL import Image
 from commands import call
 from ordinal_entropy import capture, methods, runs, tasks
 from ordinal_entropy.models import csrnet
-from ordinal_entropy.recipes import override
+from ordinal_entropy.recipes import changed, described, override
 from ordinal_entropy.tasks.crowd import data, density, generated
 from ordinal_entropy.tasks.crowd.recipe import CROWD, PRESETS, Crowd, crowds, prepare, split_for
 from ordinal_entropy.training.large.checkpoints import read_checkpoint
@@ -23,25 +22,28 @@ from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
 
 SEED, RATE = 3, 0.1
-TINY = Crowd(
-    border="kept",
-    reduce="sum",
-    max_side=96,
-    front="test_resnet",
-    widths=(8,),
-    batch_norm=True,
-    crop=64,
-    mirror=True,
-    epochs=2,
-    repeats=1,
-    batch_size=6,
-    loss="mse",
-    optimizer="adamw",
-    learning_rate=5e-3,
-    strength=0.1,
-    stride=2,
-    bins=8,
-    feature_rows=4,
+TINY = changed(
+    Crowd(),
+    {
+        "border": "kept",
+        "reduce": "sum",
+        "max_side": 96,
+        "front": "test_resnet",
+        "widths": (8,),
+        "batch_norm": True,
+        "crop": 64,
+        "mirror": True,
+        "epochs": 2,
+        "repeats": 1,
+        "batch_size": 6,
+        "loss": "mse",
+        "optimizer": "adamw",
+        "learning_rate": 5e-3,
+        "strength": 0.1,
+        "stride": 2,
+        "bins": 8,
+        "feature_rows": 4,
+    },
 )
 
 
@@ -69,12 +71,7 @@ def tiny(root, *settings) -> Crowd:
 
 
 def as_settings(recipe: Crowd) -> list[str]:
-    plain = Crowd()
-    found = ["--device=cpu"]
-    for name in (field for field in plain.__dataclass_fields__ if getattr(recipe, field) != getattr(plain, field)):
-        value = getattr(recipe, name)
-        found.append(f"--set={name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
-    return found
+    return ["--device=cpu", *tasks.arguments("crowd", described(recipe))]
 
 
 def damaged(drawn, folder):
@@ -87,27 +84,15 @@ def damaged(drawn, folder):
     return folder
 
 
-def test_presets_are_as_published():
-    paper = PRESETS["paper"]
-    assert (paper.front, paper.crop, paper.batch_size, paper.max_side) == ("vgg16", 0, 1, 0)
-    assert (paper.optimizer, paper.learning_rate, paper.momentum, paper.weight_decay) == ("sgd", 1e-7, 0.95, 5e-4)
-    assert (paper.loss, paper.epochs, paper.repeats, paper.milestones) == ("sum-mse", 400, 4, ())
-    assert (paper.kernel, paper.border, paper.reduce) == ("adaptive", "lost", "bicubic")
-    assert (paper.strength, paper.stride, paper.above, paper.tightness_weight) == (10.0, 4, 1e-3, 1.0)
-    assert PRESETS["resnet50"] == replace(paper, front="resnet50")
-    assert paper.widths == csrnet.WIDTHS and not paper.batch_norm
-    assert tasks.recipe("crowd", "small", ["train-rows=100"]).train_rows == 100
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_has_a_network(name, drawn):
-    recipe = replace(PRESETS[name], data=str(drawn), max_side=64, pretrained="")
+    recipe = changed(PRESETS[name], {"data": str(drawn), "max_side": 64, "pretrained": ""})
     found = crowds(recipe)
-    for method, channels in (("oe", 1), ("classification", recipe.bins)):
+    for method, channels in (("oe", 1), ("classification", recipe.method.bins)):
         make_network = prepare(Plan(method, 0, recipe), found, None).make_network
         with torch.device("meta"):
             network = make_network()
-        assert network.head.out_channels == channels and network.head.in_channels == recipe.widths[-1] == 64
+        assert network.head.out_channels == channels and network.head.in_channels == recipe.model.widths[-1] == 64
 
 
 def test_train_evaluate_and_go_on(drawn, tmp_path):
@@ -146,7 +131,7 @@ def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path)
 @pytest.mark.usefixtures("without_page")
 def test_compare_two_methods_and_skip_what_is_finished(drawn, tmp_path):
     arguments = ["compare", "crowd", "--methods=baseline,classification", "--seeds=2", f"--set=data={drawn}"]
-    arguments += [*as_settings(replace(TINY, epochs=1)), "--out=both"]
+    arguments += [*as_settings(changed(TINY, {"epochs": 1})), "--out=both"]
     said = call(*arguments).stdout
     assert "Test errors of counts" in said and "root MSE" in said
     summary = runs.read_json("both/summary.json")
@@ -277,10 +262,10 @@ def test_images_are_reduced_and_their_points_with_them(drawn):
 
 
 def test_the_published_maps_have_a_cell_for_whole_cells_only(drawn, tmp_path):
-    recipe = replace(tiny(drawn, "max_side=100", "reduce=bicubic", "border=lost"), data=str(drawn))
+    recipe = changed(tiny(drawn, "max_side=100", "reduce=bicubic", "border=lost"), {"data": str(drawn)})
     found = crowds(recipe).splits["test"]
     assert set(found.images.sizes) == {(72, 96)} and set(found.cells.sizes) == {(9, 12)}  # of 75 x 100
-    (outcome,) = CROWD.train([Plan("oe", 0, replace(recipe, epochs=1))], device="cpu", folder=tmp_path)
+    (outcome,) = CROWD.train([Plan("oe", 0, changed(recipe, {"epochs": 1}))], device="cpu", folder=tmp_path)
     assert math.isfinite(outcome.last)
 
 
@@ -292,8 +277,8 @@ def test_kernels_and_validation_are_keys_of_the_dataset(drawn):
 
 
 def test_whole_images_one_by_one_with_norms(drawn, tmp_path):
-    recipe = replace(tiny(drawn, "crop=0", "batch_size=1", "epochs=1", "loss=sum-mse"), optimizer="sgd")
-    (outcome,) = CROWD.train([Plan("oe", 0, replace(recipe, learning_rate=1e-7))], device="cpu", folder=tmp_path)
+    recipe = changed(tiny(drawn, "crop=0", "batch_size=1", "epochs=1", "loss=sum-mse"), {"optimizer": "sgd"})
+    (outcome,) = CROWD.train([Plan("oe", 0, changed(recipe, {"learning_rate": 1e-7}))], device="cpu", folder=tmp_path)
     assert math.isfinite(outcome.last)
     assert len(outcome.steps) == 1
 
@@ -404,7 +389,7 @@ def test_values_that_cannot_be_are_refused(setting, sentence):
 
 def test_generated_crowds_are_drawn_once(tmp_path, monkeypatch):
     monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
-    recipe = replace(TINY, generated=12)
+    recipe = changed(TINY, {"generated": 12})
     assert len(crowds(recipe).splits["test"]) == 4
     monkeypatch.setattr(generated, "make", None)
     assert len(crowds(recipe).splits["test"]) == 4
@@ -413,7 +398,7 @@ def test_generated_crowds_are_drawn_once(tmp_path, monkeypatch):
 @pytest.mark.skipif("ORDINAL_ENTROPY_DATA" not in os.environ, reason="ORDINAL_ENTROPY_DATA names no folder of data")
 def test_part_a_is_read_whole():
     root = Path(os.environ["ORDINAL_ENTROPY_DATA"]) / "ShanghaiTech" / "part_A"
-    found = crowds(Crowd(data=str(root), max_side=256, border="kept", reduce="sum"))
+    found = crowds(changed(Crowd(), {"data": str(root), "max_side": 256, "border": "kept", "reduce": "sum"}))
     assert [len(found.splits[name]) for name in ("train", "val", "test")] == [270, 30, 182] and not found.left_out
     for split in found.splits.values():
         assert split.cells.values.sum(dtype=torch.float64).item() == pytest.approx(split.people.sum().item(), rel=1e-4)

@@ -7,9 +7,9 @@ from ordinal_entropy import methods
 from ordinal_entropy.models import csrnet
 from ordinal_entropy.tasks.crowd.metrics import CountErrors
 from ordinal_entropy.tasks.crowd.views import FEATURES, Crowds, sheets
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
-from ordinal_entropy.training.large.optimization import Settings
 from ordinal_entropy.vision.split import Data, Picked
 
 SIZES = [(40, 56), (33, 17), (16, 80), (40, 50), (64, 64)]  # of some images in pixels
@@ -184,7 +184,7 @@ def test_no_step_waits_for_the_gpu(tmp_path, crop, method, loss):
     crowds, _, _ = a_set(crop=crop, mirror=True, repeats=4, above=1e-3)
     data = Data(crowds, *(a_set(crop=crop)[0] for _ in range(2)))
     options = {} if method == "baseline" else {"grouping": 0.1, "stride": 2, "per": "image"}
-    settings = Settings(epochs=2, batch_size=4 if crop else 1, clip=1.0, schedule="one-cycle", precision="bf16")
+    settings = LargeTraining(epochs=2, batch_size=4 if crop else 1, clip=1.0, schedule="one-cycle", precision="bf16")
     network = csrnet.create("test_resnet", widths=(8,), batch_norm=True)
 
     def of_maps(outputs, targets, mask, weight):

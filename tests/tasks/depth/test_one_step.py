@@ -9,6 +9,7 @@ from PIL import Image
 
 from ordinal_entropy import capture
 from ordinal_entropy.models import decoder, newcrfs
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import augmented, random_draws
 from ordinal_entropy.tasks.depth.recipe import DEPTH, Depth
@@ -40,23 +41,26 @@ def root(tmp_path_factory):
 
 def recipe_of(root, model, **settings) -> Depth:
     backbone, channels = ENCODERS[model]
-    return Depth(
-        data=str(root),
-        height=SIZE[0],
-        width=SIZE[1],
-        model=model,
-        backbone=backbone,
-        channels=channels,
-        drop_path=0.0 if model == "newcrfs" else None,
-        epochs=1,
-        batch_size=COUNT,  # all there are but one for validation: one step
-        optimizer="sgd",
-        learning_rate=RATE,
-        weight_decay=0.0,
-        schedule="milestones",
-        clip=0.0,
-        feature_rows=0,
-        **settings,
+    return changed(
+        Depth(),
+        {
+            "data": str(root),
+            "height": SIZE[0],
+            "width": SIZE[1],
+            "model": model,
+            "backbone": backbone,
+            "channels": channels,
+            "drop_path": 0.0 if model == "newcrfs" else None,
+            "epochs": 1,
+            "batch_size": COUNT,
+            "optimizer": "sgd",
+            "learning_rate": RATE,
+            "weight_decay": 0.0,
+            "schedule": "milestones",
+            "clip": 0.0,
+            "feature_rows": 0,
+            **settings,
+        },
     )
 
 

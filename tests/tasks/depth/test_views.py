@@ -17,9 +17,9 @@ from ordinal_entropy.tasks.depth.losses import masked_mse
 from ordinal_entropy.tasks.depth.maps import CROP
 from ordinal_entropy.tasks.depth.metrics import DepthScores, QuickRms
 from ordinal_entropy.tasks.depth.views import PLACES, Views, load
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
-from ordinal_entropy.training.large.optimization import Settings
 from ordinal_entropy.vision.split import Data, Picked, Seen
 
 SIZE = (48, 64)
@@ -193,7 +193,7 @@ def test_no_step_waits_for_the_gpu(root, records, tmp_path, method):
         masked_mse,
         DepthScores(),
         Data(views, some, some),
-        Settings(epochs=3, batch_size=10, precision="bf16", schedule="one-cycle", clip=0.1, feature_rows=0),
+        LargeTraining(epochs=3, batch_size=10, precision="bf16", schedule="one-cycle", clip=0.1, feature_rows=0),
         seed=0,
         train_metric=QuickRms(),
         callbacks=Callbacks(progress=lambda done, total: None),

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from ordinal_entropy import runs
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators import kept, model, recipe, train
 from ordinal_entropy.tasks.operators.data import Rows
@@ -153,12 +154,22 @@ def test_mistakes(tmp_path):
     with pytest.raises(ValueError, match="expected positive"):
         Settings(steps=1, feature_rows=-1)
     with pytest.raises(ValueError, match="expected feature_rows to be a number from 0 on, got -1"):
-        recipe.Operators(feature_rows=-1)
+        changed(recipe.Operators(), {"feature_rows": -1})
 
 
 class TestRunFolders:
-    tiny = recipe.Operators(
-        rows=30, parts=3, validation_rows=20, test_rows=40, steps=20, hidden=8, evaluate_every=10, feature_rows=9
+    tiny = changed(
+        recipe.Operators(),
+        {
+            "rows": 30,
+            "parts": 3,
+            "validation_rows": 20,
+            "test_rows": 40,
+            "steps": 20,
+            "hidden": 8,
+            "evaluate_every": 10,
+            "feature_rows": 9,
+        },
     )
 
     @pytest.fixture(autouse=True)
@@ -167,13 +178,20 @@ class TestRunFolders:
         monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path / "cache"))
 
     def test_a_run_has_its_recipe_and_scores_beside_its_features(self, tmp_path):
-        plans = [Plan("baseline", 1, self.tiny), *(Plan("ld", 1, replace(self.tiny, strength=s)) for s in (0.1, 1.0))]
+        plans = [
+            Plan("baseline", 1, self.tiny),
+            *(Plan("ld", 1, changed(self.tiny, {"strength": s})) for s in (0.1, 1.0)),
+        ]
         outcomes = recipe.TASKS["linear"].train(plans, device="cpu", folder=tmp_path / "stack")
         names = "baseline-seed1-strength=0.001", "ld-seed1-strength=0.1", "ld-seed1-strength=1"
         for plan, outcome, name in zip(plans, outcomes, names, strict=True):
             run = runs.open(tmp_path / "stack" / name)
-            assert (run.method, run.seed, run.recipe["strength"]) == (plan.method, 1, plan.recipe.strength)
-            assert run.recipe["task"] == "linear" and run.recipe["feature_rows"] == 9
+            assert (run.method, run.seed, run.recipe["method"]["strength"]) == (
+                plan.method,
+                1,
+                plan.recipe.method.strength,
+            )
+            assert run.recipe["task"] == "linear" and run.recipe["training"]["feature_rows"] == 9
             history = run.result()["history"]
             for part in ("train", "validation", "test"):
                 assert [scores[part]["mse"] for scores in history] == getattr(outcome, part)
@@ -184,6 +202,6 @@ class TestRunFolders:
         assert same == outcomes
 
     def test_without_feature_rows_there_are_none(self, tmp_path):
-        plan = Plan("ld", 0, replace(self.tiny, feature_rows=0))
+        plan = Plan("ld", 0, changed(self.tiny, {"feature_rows": 0}))
         recipe.TASKS["linear"].train([plan], device="cpu", folder=tmp_path / "run")
         assert not list((tmp_path / "run").rglob("features"))

@@ -1,22 +1,33 @@
 """The recipe: its rows, its jobs, and a training of a few steps from it."""
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 pytest.importorskip("scipy", reason="the splines are SciPy's")
 
-from ordinal_entropy import runs, tasks
-from ordinal_entropy.recipes import explained, override
+from ordinal_entropy import runs
+from ordinal_entropy.recipes import changed, described, flat, override
 from ordinal_entropy.tasks.operators import data, recipe, train
 from ordinal_entropy.tasks.operators.recipe import Operators
 from ordinal_entropy.training.plans import Plan
 
 LINEAR = recipe.TASKS["linear"]
-TINY = Operators(
-    rows=30, parts=3, validation_rows=20, test_rows=40, steps=20, hidden=8, evaluate_every=10, paths=50, samples=5
+TINY = changed(
+    Operators(),
+    {
+        "rows": 30,
+        "parts": 3,
+        "validation_rows": 20,
+        "test_rows": 40,
+        "steps": 20,
+        "hidden": 8,
+        "evaluate_every": 10,
+        "paths": 50,
+        "samples": 5,
+    },
 )
 
 
@@ -34,7 +45,7 @@ def shared_rows(cache, monkeypatch):
 @pytest.mark.parametrize("operator", data.NAMES)
 def test_rows_are_as_many_as_asked_for_and_kept(operator, tmp_path, monkeypatch):
     monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(tmp_path))
-    tiny = replace(TINY, operator=operator)
+    tiny = changed(TINY, {"operator": operator})
     split = recipe.split(tiny)
     assert [len(part.values) for part in split] == [90, 20, 40]
     again = recipe.split(tiny)  # from the cache
@@ -48,12 +59,14 @@ def test_parts_of_the_split_share_no_row():
     split = recipe.split(TINY)
     places = [set(part.places[:, 0]) for part in split]
     assert not places[0] & places[1] and not places[1] & places[2] and not places[0] & places[2]
-    other = recipe.split(replace(TINY, data_seed=1))
+    other = recipe.split(changed(TINY, {"data_seed": 1}))
     assert not set(other.train.places[:, 0]) & places[1]
 
 
 def test_signs_of_the_modes_are_switchable():
-    eig, drawn = (recipe.split(replace(TINY, operator="nonlinear", signs=signs)).train for signs in ("eig", "random"))
+    eig, drawn = (
+        recipe.split(changed(TINY, {"operator": "nonlinear", "signs": signs})).train for signs in ("eig", "random")
+    )
     assert not np.array_equal(eig.functions, drawn.functions)
     assert eig.functions.shape == drawn.functions.shape
 
@@ -61,27 +74,29 @@ def test_signs_of_the_modes_are_switchable():
 def test_with_files_the_last_tenth_of_the_test_rows_validates(tmp_path):
     train, test = data.generate("linear", train=30, test=50)
     data.write(tmp_path, "linear", train, test)
-    split = recipe.split(replace(TINY, data=str(tmp_path)))
+    split = recipe.split(changed(TINY, {"data": str(tmp_path)}))
     assert np.array_equal(split.train.values, train.values)
     assert np.array_equal(split.validation.values, test.values[45:])
     assert np.array_equal(split.test.values, test.values[:40])  # test_rows=40
-    everything = recipe.split(replace(TINY, data=str(tmp_path), test_rows=1000))
+    everything = recipe.split(changed(TINY, {"data": str(tmp_path), "test_rows": 1000}))
     assert np.array_equal(everything.test.values, test.values[:45])
 
 
 def test_files_with_too_few_rows_are_refused(tmp_path):
     data.write(tmp_path, "linear", *data.generate("linear", train=29, test=50))
     with pytest.raises(ValueError, match=r"expected at least rows=30 training rows in .*, got 29"):
-        recipe.split(replace(TINY, data=str(tmp_path)))
+        recipe.split(changed(TINY, {"data": str(tmp_path)}))
     data.write(tmp_path, "linear", *data.generate("linear", train=30, test=9))
     with pytest.raises(ValueError, match=r"expected at least 10 test rows in .*, got 9"):
-        recipe.split(replace(TINY, data=str(tmp_path)))
+        recipe.split(changed(TINY, {"data": str(tmp_path)}))
     with pytest.raises(FileNotFoundError, match=r"got no \.npz file"):
-        recipe.split(replace(TINY, data=str(tmp_path / "nowhere")))
+        recipe.split(changed(TINY, {"data": str(tmp_path / "nowhere")}))
 
 
 def test_jobs_are_paired():
-    jobs = recipe.jobs_of(replace(TINY, strength=0.5, rescale="none", initial="default"), ["baseline", "ld"], range(5))
+    jobs = recipe.jobs_of(
+        changed(TINY, {"strength": 0.5, "rescale": "none", "initial": "default"}), ["baseline", "ld"], range(5)
+    )
     assert [(job.method, job.seed, job.part) for job in jobs[:5]] == [("baseline", k, k % 3) for k in range(5)]
     assert [(job.seed, job.part) for job in jobs[:5]] == [(job.seed, job.part) for job in jobs[5:]]
     assert {(job.strength, job.rescale, job.initial, job.rows, job.samples) for job in jobs} == {
@@ -91,16 +106,30 @@ def test_jobs_are_paired():
 
 def test_settings_and_jobs_take_every_key_of_the_recipe_that_they_know():
     """A key that is added to the recipe and forgotten on the way would be silently without effect."""
-    changed = replace(TINY, learning_rate=0.5, weight_decay=0.25, dtype="float64", tf32=True, bins=7, decode="left")
-    (job,) = recipe.jobs_of(changed, ["ld"], [0])
-    for made in (job, recipe.settings(changed)):
+    own = {"learning_rate": 0.5, "weight_decay": 0.25, "dtype": "float64", "tf32": True, "bins": 7, "decode": "left"}
+    other = changed(TINY, own)
+    values = flat(described(other))
+    (job,) = recipe.jobs_of(other, ["ld"], [0])
+    for made in (job, recipe.settings(other)):
         for field in fields(made):
-            if hasattr(changed, field.name):
-                assert getattr(made, field.name) == getattr(changed, field.name)
+            if field.name in values and field.name != "options":
+                assert getattr(made, field.name) == values[field.name]
+
+
+def test_the_weight_of_the_tightness_reaches_the_parts_that_have_one():
+    own = changed(TINY, {"tightness_weight": 0.5})
+    made = {job.method: job.options for job in recipe.jobs_of(own, ["baseline", "ld", "oe"], [0])}
+    assert made == {"baseline": (), "ld": (), "oe": (("oe", "tightness_weight", 0.5),)}
+    (told,) = recipe.jobs_of(override(own, ["method.oe.tightness_weight=2"]), ["oe"], [0])
+    assert told.options[-1] == ("oe", "tightness_weight", 2)
 
 
 def test_the_outcomes_of_a_stack_are_in_the_order_of_its_plans(tmp_path):
-    plans = [Plan("ld", 1, replace(TINY, strength=1.0)), Plan("baseline", 0, TINY), Plan("classification", 0, TINY)]
+    plans = [
+        Plan("ld", 1, changed(TINY, {"strength": 1.0})),
+        Plan("baseline", 0, TINY),
+        Plan("classification", 0, TINY),
+    ]
     told = []
     outcomes = LINEAR.train(plans, device="cpu", folder=tmp_path / "run", progress=lambda *x: told.append(x))
     assert [outcome.steps for outcome in outcomes] == [[0, 10, 20]] * 3
@@ -126,14 +155,14 @@ def test_evaluation_gives_the_last_scores_again(tmp_path):
 
 
 def test_runs_that_differ_in_more_than_their_method_are_stacks_of_their_own(tmp_path):
-    wide = replace(TINY, hidden=9)
+    wide = changed(TINY, {"hidden": 9})
     plans = [Plan(method, 0, own) for method in ("baseline", "ld") for own in (TINY, wide)]
     told = []
     outcomes = LINEAR.train(plans, device="cpu", folder=tmp_path / "both", progress=lambda *x: told.append(x))
     assert told == [(10, 40), (20, 40), (30, 40), (40, 40)]
     for own in (TINY, wide):
         chosen = [k for k, plan in enumerate(plans) if plan.recipe == own]
-        apart = LINEAR.train([plans[k] for k in chosen], device="cpu", folder=tmp_path / str(own.hidden))
+        apart = LINEAR.train([plans[k] for k in chosen], device="cpu", folder=tmp_path / str(own.model.hidden))
         assert [outcomes[k] for k in chosen] == apart
     with pytest.raises(ValueError, match="expected at least one run, got none"):
         LINEAR.train([], device="cpu", folder=tmp_path)
@@ -211,7 +240,7 @@ class TestGoOn:
         rows, test = data.generate("linear", train=90, test=50)
         rows.values[30:60] = 1.0  # of seed 1: no range for the bins
         data.write(tmp_path / "rows", "linear", rows, test)
-        own = replace(TINY, data=str(tmp_path / "rows"))
+        own = changed(TINY, {"data": str(tmp_path / "rows")})
         plans = [Plan(method, seed, own) for method in ("baseline", "classification") for seed in range(3)]
         outcomes, _ = self.trained(tmp_path / "runs", plans)
         assert [outcome.failure is not None for outcome in outcomes] == [False] * 4 + [True, False]
@@ -235,7 +264,7 @@ class TestGoOn:
         assert outcomes[1:] == expected[1:] and outcomes[0].failure["message"] == expected[0].failure["message"]
 
     def test_features_lie_where_those_of_a_stack_do(self, tmp_path, monkeypatch):
-        plans = [plan._replace(recipe=replace(TINY, feature_rows=9)) for plan in self.plans]
+        plans = [plan._replace(recipe=changed(TINY, {"feature_rows": 9})) for plan in self.plans]
         self.trained(tmp_path / "stack", plans)
         monkeypatch.setattr(train._Training, "advance", broken(("ld", 1)))
         self.trained(tmp_path / "alone", plans)
@@ -268,7 +297,7 @@ class TestGoOn:
 
     def test_so_is_what_hits_all_runs_before_they_begin(self, tmp_path):
         data.write(tmp_path / "rows", "linear", *data.generate("linear", train=90, test=50))
-        own = [plan._replace(recipe=replace(TINY, data=str(tmp_path / "rows"))) for plan in self.plans]
+        own = [plan._replace(recipe=changed(TINY, {"data": str(tmp_path / "rows")})) for plan in self.plans]
         self.trained(tmp_path / "runs", own)
         for result in tmp_path.glob("runs/*/result.json"):
             result.unlink()
@@ -277,10 +306,12 @@ class TestGoOn:
             ValueError, match=r"expected a checkpoint of the same training in .*, got one with other rows"
         ):
             self.trained(tmp_path / "runs", own)
-        plans = [plan._replace(recipe=replace(plan.recipe, data_seed=1)) for plan in own]
-        with pytest.raises(ValueError, match=r"expected recipe\.data_seed to be 0 as in the run that .* holds, got 1"):
+        plans = [plan._replace(recipe=changed(plan.recipe, {"data_seed": 1})) for plan in own]
+        with pytest.raises(
+            ValueError, match=r"expected recipe\.data\.data_seed to be 0 as in the run that .* holds, got 1"
+        ):
             self.trained(tmp_path / "runs", plans)
-        plans = [plan._replace(recipe=replace(TINY, data=str(tmp_path / "nowhere"))) for plan in self.plans]
+        plans = [plan._replace(recipe=changed(TINY, {"data": str(tmp_path / "nowhere")})) for plan in self.plans]
         with pytest.raises(FileNotFoundError, match=r"got no \.npz file"):
             self.trained(tmp_path / "other", plans)
         assert not list(tmp_path.rglob("failure.json"))
@@ -303,25 +334,3 @@ def test_what_no_run_can_have_is_refused(setting, sentence):
     with pytest.raises(ValueError) as error:
         override(Operators(), [setting])
     assert sentence in str(error.value)
-
-
-def test_presets_are_the_published_recipe_and_a_quick_one():
-    assert {name: tasks.recipe(name).steps for name in recipe.PRESETS} == {
-        "linear": 50_000,
-        "nonlinear": 100_000,
-        "nonlinear-paths": 100_000,
-    }
-    for name in recipe.PRESETS:
-        assert tasks.recipe(name).operator == tasks.recipe(name, "quick").operator == name
-    with pytest.raises(
-        ValueError, match="expected the name of a preset of linear, got 'small'; there are paper, quick"
-    ):
-        tasks.recipe("linear", "small")
-    with pytest.raises(ValueError, match="expected a task like 'linear'"):
-        tasks.load("lineer")
-
-
-def test_most_keys_have_a_comment():
-    said = {key: comment for key, _, comment in explained(Operators())}
-    assert said["samples"].startswith("rows drawn in each step")
-    assert [key for key, comment in said.items() if not comment] == ["learning_rate", "dtype"]

@@ -10,9 +10,9 @@ from ordinal_entropy import methods
 from ordinal_entropy.methods import Batch, Method, Step
 from ordinal_entropy.methods.contract import weighted_mean
 from ordinal_entropy.models.heads import replace_head
+from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.age import generated
 from ordinal_entropy.tasks.age.recipe import AGE, Age
-from ordinal_entropy.tasks.on_images import training as on_images
 from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Training
@@ -157,8 +157,20 @@ def drawn(tmp_path_factory):
 
 
 def plan_of(drawn, method: str, **settings) -> Plan:
-    own = {"epochs": EPOCHS, "batch_size": 16, "milestones": (), "learning_rate": 5e-3, "feature_rows": 8, **settings}
-    return Plan(method, 3, Age(data=str(drawn), backbone="test_resnet", image_size=32, padding=2, **own))
+    own = {
+        "epochs": EPOCHS,
+        "batch_size": 16,
+        "milestones": (),
+        "learning_rate": 5e-3,
+        "feature_rows": 8,
+        "checkpoint_seconds": 0.0,
+        **settings,
+    }
+    return Plan(
+        method,
+        3,
+        changed(Age(), {"data": str(drawn), "backbone": "test_resnet", "image_size": 32, "padding": 2, **own}),
+    )
 
 
 @pytest.mark.parametrize("method", [*MADE, "binned+rare+mixed+smooth+pull"])
@@ -172,8 +184,6 @@ def test_a_run_of_each_kind_is_resumed_and_scored_again(drawn, tmp_path, method,
     class StopError(Exception):
         pass
 
-    real = on_images.settings
-    monkeypatch.setattr(on_images, "settings", lambda recipe: replace(real(recipe), checkpoint_seconds=0.0))
     with monkeypatch.context() as patched:
         patched.setattr(Training, "on_validation_epoch_end", dies_in_the_second(StopError))
         with pytest.raises(StopError):

@@ -20,11 +20,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import module as large
 from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
-from ordinal_entropy.training.large.optimization import Settings, rate
+from ordinal_entropy.training.large.optimization import rate
 from ordinal_entropy.training.large.predicting import scored
 from ordinal_entropy.training.large.saved_features import fixed_rows
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
@@ -46,7 +47,11 @@ class Steps(Training):
 
 
 def a_module(
-    method: str = "oe", settings: Settings = SETTINGS, data: Data | None = None, folder: Path | None = None, **options
+    method: str = "oe",
+    settings: LargeTraining = SETTINGS,
+    data: Data | None = None,
+    folder: Path | None = None,
+    **options,
 ) -> Steps:
     own = methods.create(method, options) if "+" in method else methods.create(method, **options)
     own.prepare((data or some_data()).train.target_rows(), None, 8)
@@ -110,7 +115,7 @@ def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
         assert [float(line[name]) for name in names] == pytest.approx(expected, rel=1e-4) and min(expected) > 0
 
 
-def hand_trained(settings: Settings, rates: list, clip: float | None = None) -> list[float]:
+def hand_trained(settings: LargeTraining, rates: list, clip: float | None = None) -> list[float]:
     """Losses of steps written by hand on a network without BatchNorm and dropout."""
     split, network = some_data().train, steady().network
     optimizer = torch.optim.SGD(network.parameters(), lr=1.0, momentum=settings.momentum)

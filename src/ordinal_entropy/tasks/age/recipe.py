@@ -14,105 +14,71 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive
+from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.counts import age_counts
 from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
+from ordinal_entropy.tasks.groups import MethodOptions
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
+from ordinal_entropy.tasks.on_images.groups import Backbone, Images
 from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.models.backbones import Network
-    from ordinal_entropy.vision.sets import Images
+    from ordinal_entropy.vision import sets
     from ordinal_entropy.vision.split import Data
 
 METRIC = "mae"
 _GIGA = 1e9
 
 
+@dataclass(frozen=True, kw_only=True)
+class Faces(Images):
+    """Aligned faces with their ages: AgeDB-DIR, IMDB-WIKI-DIR, UTKFace."""
+
+    image_size: int = 224  # side in pixels
+    padding: int = 16  # pixels that a random crop moves an image by, at most
+
+    def __post_init__(self) -> None:
+        """Values that no dataset can have."""
+        super().__post_init__()
+        require_at_least_1(self, "image_size")
+        require_not_negative(self, "padding")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgeTraining(LargeTraining):
+    """As the benchmark has it."""
+
+    loss: Literal["l1", "mse", "huber"] = "l1"  # huber: squared up to an error of one year
+    reweight: Literal["none", "inverse", "sqrt-inverse"] = "none"  # by how rare an age is in training
+
+
 @dataclass(frozen=True)
 class Age:
     """A backbone and a linear head, from an aligned face to its age in years."""
 
-    # Data.
-    data: str = ""  # a folder as `ordinal-entropy data check age` takes it: AgeDB-DIR, IMDB-WIKI-DIR, UTKFace
-    generated: int = 0  # with no data: so many faces are drawn and kept in the cache; 0: none are
-    train_rows: int = 0  # a part of the training images, drawn by the seed of the run; 0: all
-    skip_bad: bool = False  # True: files that cannot be used are left out; else they are refused
-    image_size: int = 224  # side in pixels
-    padding: int = 16  # pixels that a random crop moves an image by, at most
-    memory: float = 8.0  # gigabytes of images that are held on the device; larger sets are streamed
-    workers: int = 4  # processes that read the images of larger sets
-
-    # Model.
-    backbone: str = "resnet50"  # a name of timm's
-    pretrained: str = ""  # a file of weights, or lite0 for those of the [pretrained] extra; "": random
-    zero_last_norm: bool = False  # True: residual blocks begin as the identity, as timm has it
-
-    # Training, as the benchmark has it.
-    epochs: int = 90
-    batch_size: int = 256  # images of a step, of all devices and accumulated parts together
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    milestones: tuple[int, ...] = (60, 80)  # epochs after which the learning rate is a tenth
-    loss: Literal["l1", "mse", "huber"] = "l1"  # huber: squared up to an error of one year
-    reweight: Literal["none", "inverse", "sqrt-inverse"] = "none"  # by how rare an age is in training
-    precision: Literal["float32", "bf16", "fp16", "float64"] = "float32"  # bf16, fp16: mixed, on a GPU only
-    channels_last: bool = True  # in memory: faster on most devices
-    compile: bool = False  # by torch.compile
-    graph: bool = False  # steps as a CUDA graph, for a GPU that waits for its host; one device, images held there
-    accumulate: int = 1  # parts of a step, one after the other: less memory, and a method sees a part at a time
-    devices: int = 1  # of each machine
-    nodes: int = 1  # machines
-    strategy: str = "auto"  # of Lightning, for several devices: ddp, ...
-    threads: int = 1  # of a run on a CPU, whose rounding follows from them; more for one large run, --jobs for many
-
-    # The method.
-    strength: float = 1.0  # of what is added to the task loss
-    tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
-    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
-    rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
-    bins: int = 100  # classification: uniform over the range of the training ages
-    decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
-    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
-
-    feature_rows: int = 512  # training and test images whose features are kept after every epoch; 0: none
-
-    def __post_init__(self) -> None:
-        """Values that no run can have are refused before anything is read."""
-        require_at_least_1(self, "image_size", "epochs", "batch_size", "accumulate", "devices", "nodes", "threads")
-        require_not_negative(self, "weight_decay", "strength", "tightness_weight", "memory", "generated", "train_rows")
-        require_not_negative(self, "padding", "workers", "feature_rows")
-        require_positive(self, "learning_rate", "balance")
-        if self.bins < 2:
-            raise ValueError(f"expected bins to be at least 2, got {self.bins}")
+    data: Faces = Faces()
+    model: Backbone = Backbone()
+    training: AgeTraining = AgeTraining(epochs=90, batch_size=256, milestones=(60, 80))
+    method: MethodOptions = MethodOptions()
 
 
 PRESETS = {
     "paper": Age(),
-    "small": Age(
-        backbone="resnet18",
-        image_size=112,
-        padding=8,
-        epochs=40,
-        milestones=(27, 36),
-        precision="bf16",
-        graph=True,
+    "small": preset(
+        Age(),
+        """backbone=resnet18 image_size=112 padding=8
+        epochs=40 milestones=27,36 precision=bf16 graph=true""",
     ),
-    "quick": Age(
-        generated=4000,
-        backbone="test_resnet",
-        image_size=56,
-        padding=4,
-        epochs=8,
-        batch_size=64,
-        learning_rate=5e-3,
-        milestones=(5, 7),
-        feature_rows=256,
+    "quick": preset(
+        Age(),
+        """generated=4000 backbone=test_resnet image_size=56 padding=4
+        epochs=8 batch_size=64 learning_rate=5e-3 milestones=5,7 feature_rows=256""",
     ),
 }
 
@@ -120,7 +86,7 @@ PRESETS = {
 class _Faces(NamedTuple):
     """A dataset as read: images and ages ``(n, 1)`` of each split, and how many files were left out."""
 
-    images: "dict[str, Images]"
+    images: "dict[str, sets.Images]"
     ages: dict[str, Tensor]
     left_out: int
 
@@ -136,15 +102,15 @@ def faces(recipe: Age) -> _Faces:
     """Reads the dataset of a recipe; files that cannot be used are refused, or left out and counted."""
     from ordinal_entropy.vision import sets
 
-    root = SOURCE.root(recipe)
+    root, own = SOURCE.root(recipe), recipe.data
     records, problems = data.records(root)
-    refuse(records, problems, skip_bad=recipe.skip_bad)
-    hold = len(records) * 3 * recipe.image_size**2 <= recipe.memory * _GIGA
+    refuse(records, problems, skip_bad=own.skip_bad)
+    hold = len(records) * 3 * own.image_size**2 <= own.memory * _GIGA
     folder = root if root.is_dir() else root.parent
-    everything, kept, damaged = sets.load([record.path for record in records], folder, recipe.image_size, hold=hold)
+    everything, kept, damaged = sets.load([record.path for record in records], folder, own.image_size, hold=hold)
     usable = [records[place] for place in kept]
     problems = [*problems, *damaged]
-    refuse(usable, problems, skip_bad=recipe.skip_bad)
+    refuse(usable, problems, skip_bad=own.skip_bad)
     tell_left_out(problems, root)
     images, ages = {}, {}
     for split in SPLITS:
@@ -158,13 +124,13 @@ def split_for(plan: Plan, found: _Faces, *, trained: bool = False) -> "Data":
     """What one run trains on and is scored on: with ``train_rows``, of the training images those of its seed."""
     from ordinal_entropy.vision.split import Data, Labelled
 
-    recipe, images, ages = plan.recipe, found.images["train"], found.ages["train"]
+    reweight, images, ages = plan.recipe.training.reweight, found.images["train"], found.ages["train"]
     rows = drawn_rows(plan, len(images), trained=trained)
     if rows is not None:
         images, ages = images.take(rows), ages[rows]
-    weights = None if recipe.reweight == "none" else sample_weights(ages, recipe.reweight)
+    weights = None if reweight == "none" else sample_weights(ages, reweight)
     return Data(
-        Labelled(images, ages, weights, recipe.padding),
+        Labelled(images, ages, weights, plan.recipe.data.padding),
         Labelled(found.images["val"], found.ages["val"]),
         Labelled(found.images["test"], found.ages["test"]),
     )
@@ -182,18 +148,19 @@ def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepa
         assert isinstance(parts.train, Labelled)
         ages = parts.train.targets.cpu()
         facts = {"low": float(ages.min()), "high": float(ages.max()), "counts": age_counts(ages).tolist()}
-    method = method_of(plan, low=facts["low"], high=facts["high"], gather=recipe.devices * recipe.nodes > 1)
+    method = method_of(plan, low=facts["low"], high=facts["high"], gather=recipe.training.processes > 1)
 
     def make_network() -> "Network":
+        model = recipe.model
         return backbones.create(
-            recipe.backbone,
+            model.backbone,
             method.outputs(1),
-            recipe.pretrained or None if new else None,
-            image_size=recipe.image_size,
-            zero_last_norm=recipe.zero_last_norm or bool(recipe.pretrained),
+            model.pretrained or None if new else None,
+            image_size=recipe.data.image_size,
+            zero_last_norm=model.zero_last_norm or bool(model.pretrained),
         )
 
-    loss = partial(task_loss, loss=recipe.loss)
+    loss = partial(task_loss, loss=recipe.training.loss)
     return Prepared(parts, method, make_network, loss, ShotErrors(torch.tensor(facts["counts"])), facts)
 
 
@@ -203,7 +170,7 @@ AGE = on_images.task(
         "age",
         METRIC,
         faces,
-        ("data", "generated", "skip_bad", "image_size", "memory"),
+        ("path", "generated", "skip_bad", "image_size", "memory"),
         prepare,
         shown={f"{shot} shots": f"{METRIC}{end}" for shot, end in _BY_SHOT.items() if end},
         facts={"low": float, "high": float, "counts": [int]},

@@ -60,9 +60,9 @@ def _read(own: OnImages, recipe: Any, device: str) -> Any:
 
 
 def _data_key(own: OnImages, recipe: Any) -> tuple[Any, ...]:
-    return tuple(getattr(recipe, name) for name in own.read_keys)
+    return tuple(getattr(recipe.data, name) for name in own.read_keys)
 
 
 def _processes(recipe: Any) -> int:
-    count: int = recipe.devices * recipe.nodes
+    count: int = recipe.training.processes
     return count

@@ -61,7 +61,7 @@ class OnImages:
     name: str
     metric: str  # the score that decides; lower is better
     read: Callable[[Any], Dataset]  # the dataset of a recipe
-    read_keys: tuple[str, ...]  # keys of the recipe that it depends on
+    read_keys: tuple[str, ...]  # keys of its group `data` that it depends on
     prepare: Callable[[Plan, Any, Mapping[str, Any] | None], Prepared]  # plan, dataset, facts of a run to be scored
     shown: Mapping[str, str] = field(
         default_factory=dict

@@ -8,7 +8,7 @@ import torch
 from ordinal_entropy import runs
 from ordinal_entropy.models.heads import replace_head
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
-from ordinal_entropy.tasks.on_images.training import settings, threads_of
+from ordinal_entropy.tasks.on_images.training import threads_of
 from ordinal_entropy.training.plans import Plan, trained_in
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -33,7 +33,7 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
     def scored(part: str) -> dict[str, float]:
         split = getattr(made.data, part)
         with threads_of(plan.recipe, device):
-            return predicting.scored(network, made.method, made.metric, split, settings(plan.recipe), device=device)
+            return predicting.scored(network, made.method, made.metric, split, plan.recipe.training, device=device)
 
     for part in PARTS:
         found = scored(part)
@@ -55,13 +55,13 @@ def restored(task: OnImages, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prep
         if not len(checkpoint.facts["mean"]) == len(checkpoint.facts["std"]) == 3:
             raise ValueError("expected a mean and a standard deviation of three channels")
     made = task.prepare(plan, task.read(plan.recipe), checkpoint.facts)
-    in_precision(made.method, settings(plan.recipe))
+    in_precision(made.method, plan.recipe.training)
     checkpoint.restore_method(made.method)
     with torch.random.fork_rng(devices=[]):
         network: Any = made.make_network()
         replace_head(network, network.feature_layer, made.method)
     network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
-    lay_out(network, settings(plan.recipe))
+    lay_out(network, plan.recipe.training)
     with checkpoint.reading():
         network.load_state_dict(checkpoint.weights)
     return made, network

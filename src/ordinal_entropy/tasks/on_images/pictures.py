@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ordinal_entropy.tasks.on_images.description import OnImages
 from ordinal_entropy.tasks.on_images.evaluation import restored
-from ordinal_entropy.tasks.on_images.training import settings
 from ordinal_entropy.training.plans import Plan, trained_in
 
 
@@ -48,7 +47,7 @@ def pictured(task: OnImages, plan: Plan, count: int, *, device: str, folder: Pat
     found = []
     for row in fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ
         split = made.data.test.take(row)
-        (pair,) = predicted(network, made.method, split, settings(plan.recipe), device=device)
+        (pair,) = predicted(network, made.method, split, plan.recipe.training, device=device)
         predictions, seen = pair
         truth = task.truth(seen)
         maps = F.interpolate(predictions, size=truth.shape[2:], mode="bilinear", align_corners=False)

@@ -28,9 +28,9 @@ class Source(NamedTuple):
 
     def check(self, recipe: Any) -> None:
         """Refuses a recipe without a dataset; nothing is read or made."""
-        if recipe.data:
-            self.data.require(Path(recipe.data).expanduser())
-        elif not recipe.generated:
+        if recipe.data.path:
+            self.data.require(Path(recipe.data.path).expanduser())
+        elif not recipe.data.generated:
             raise ValueError(
                 f"expected --set data=ROOT, {self.what}, or --preset quick, which {self.makes}, got neither. "
                 f"{self.data.WHERE_TO_GET_IT}"
@@ -39,16 +39,16 @@ class Source(NamedTuple):
     def root(self, recipe: Any) -> Path:
         """The dataset of a recipe; a generated one is made if it is not there yet."""
         self.check(recipe)
-        if recipe.data:
-            return Path(recipe.data).expanduser()
-        folder = cache_folder() / f"{self.folder}-{recipe.generated}-seed{_GENERATED_SEED}"
+        if recipe.data.path:
+            return Path(recipe.data.path).expanduser()
+        folder = cache_folder() / f"{self.folder}-{recipe.data.generated}-seed{_GENERATED_SEED}"
         if not (folder / self.whole).exists():
             with runs.lock(folder.with_name(f".{folder.name}.lock"), wait=True):
                 for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # by a process that was killed
                     shutil.rmtree(left)
                 if not (folder / self.whole).exists():  # nobody made it while we waited
                     beside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
-                    self.make(beside, _GENERATED_SEED, recipe.generated)
+                    self.make(beside, _GENERATED_SEED, recipe.data.generated)
                     beside.rename(folder)
         return folder
 
@@ -62,11 +62,11 @@ def drawn_rows(plan: Plan, count: int, *, trained: bool = False) -> Tensor | Non
         trained: the run is scored again, perhaps on a dataset that has fewer.
 
     Example:
-        >>> from ordinal_entropy.tasks.age.recipe import Age
-        >>> drawn_rows(Plan("oe", 0, Age(train_rows=3)), 5)
+        >>> from ordinal_entropy.tasks.age.recipe import Age, Faces
+        >>> drawn_rows(Plan("oe", 0, Age(Faces(train_rows=3))), 5)
         tensor([0, 1, 4])
     """
-    wanted = plan.recipe.train_rows
+    wanted = plan.recipe.data.train_rows
     if wanted > count and not trained:
         raise ValueError(f"expected train_rows of at most {count:,}, got {wanted:,}")
     if not 0 < wanted < count:

@@ -3,9 +3,8 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,12 +12,10 @@ from ordinal_entropy import methods
 from ordinal_entropy.models.heads import replace_head, width_of
 from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.on_images.description import Dataset, OnImages, Prepared
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.outcomes import places
 from ordinal_entropy.training.plans import Plan, Progress
 from ordinal_entropy.training.runner import Group, OnScores
-
-if TYPE_CHECKING:  # Lightning takes seconds to import
-    from ordinal_entropy.training.large.optimization import Settings
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,7 +24,7 @@ def check_method(task: OnImages, plan: Plan) -> None:
     """Refuses a method that this training cannot honour; no image is read."""
     from ordinal_entropy.training.large.module import require_trainable
 
-    require_trainable(method_of(plan), task.views(plan.recipe), settings(plan.recipe))
+    require_trainable(method_of(plan), task.views(plan.recipe), plan.recipe.training)
 
 
 def train_run(
@@ -43,14 +40,14 @@ def train_run(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(plan.seed)  # the same first weights whatever the method
             network: Any = made.make_network()
-            _prepare_method(made, network, settings(plan.recipe))
+            _prepare_method(made, network, plan.recipe.training)
         module = Training(
             network,
             made.method,
             made.loss,
             made.metric,
             made.data,
-            settings(plan.recipe),
+            plan.recipe.training,
             seed=plan.seed,
             train_metric=made.train_metric,
             folder=run.path,
@@ -58,7 +55,7 @@ def train_run(
             callbacks=Callbacks(lambda epoch, scores: on_scores(epoch, [scores]), progress),
         )
         history = fit(module, device=device, folder=run.path, monitor=task.metric)
-        first = methods.first_epochs(made.method, plan.recipe.epochs)
+        first = methods.first_epochs(made.method, plan.recipe.training.epochs)
         at = places(history, task.metric, first)
         features = {point: _feature_scores(run.path, place + 1, device) for point, place in at.items()}
     found = {"first_stage": first, "notes": made.method.notes}
@@ -74,7 +71,7 @@ def _feature_scores(folder: Path, epoch: int, device: str) -> dict[str, float]:
     return {**test, **{f"train_{name}": score for name, score in train.items()}}
 
 
-def _prepare_method(made: Prepared, network: Any, own: "Settings") -> None:
+def _prepare_method(made: Prepared, network: Any, own: LargeTraining) -> None:
     """Shows a method the targets to train on, and gives the network its head; a checkpoint then has the last word."""
     from ordinal_entropy.training.large.optimization import in_precision
 
@@ -91,16 +88,8 @@ def threads_of(recipe: Any, device: str) -> Iterator[None]:
     """The threads of a run, where a CPU computes it: the order of its sums, and so its rounding, follows from them."""
     before = torch.get_num_threads()
     if torch.device(device).type == "cpu":
-        torch.set_num_threads(recipe.threads)
+        torch.set_num_threads(recipe.training.threads)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def settings(recipe: Any) -> "Settings":
-    """What the training asks for, of a recipe with keys of the same names."""
-    from ordinal_entropy.training.large.optimization import Settings
-
-    own = {each.name for each in fields(recipe)}
-    return Settings(**{each.name: getattr(recipe, each.name) for each in fields(Settings) if each.name in own})

@@ -15,13 +15,17 @@ from typing import Literal
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
-from ordinal_entropy.recipes import cache_folder, require_at_least_1, require_not_negative, require_positive
+from ordinal_entropy.methods import options as method_options
+from ordinal_entropy.methods import split as split_method
+from ordinal_entropy.recipes import cache_folder, described, flat, preset, require_at_least_1, require_not_negative
 from ordinal_entropy.tasks import Task, part_options
+from ordinal_entropy.tasks.groups import Dataset, MethodOptions, Perceptron
 from ordinal_entropy.tasks.operators import checkpoint, data, interrupts, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
 from ordinal_entropy.tasks.operators.single import require_trainable
 from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
+from ordinal_entropy.training.groups import Stacked
 from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
@@ -29,18 +33,16 @@ from ordinal_entropy.training.runner import Group, OnScores, Trainable
 METRIC = "mse"
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
 _VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
-# What runs of one stack may differ in, beside samples; all else is one for all.
-_OF_A_RUN = ("strength", "balance", "rescale", "initial", "bins", "decode", "method_options")
 
 
-@dataclass(frozen=True)
-class Operators:
-    """A multilayer perceptron from a function at its sensors, and a place, to the value of the operator there."""
+@dataclass(frozen=True, kw_only=True)
+class Functions(Dataset):
+    """Functions at sensors with values of the operator: a folder with train.npz and test.npz (or *_sde.npz).
+
+    Run k trains on part k of the training rows, so runs differ in rows and in first weights.
+    """
 
     operator: Literal["linear", "nonlinear", "nonlinear-paths"] = "linear"  # antiderivative; stochastic equation
-
-    # Data. Run k trains on part k of the training rows, so runs differ in rows and in first weights.
-    data: str = ""  # a folder with train.npz and test.npz (or *_sde.npz) in the public layout; "": generated
     data_seed: int = 0  # of the generated rows
     rows: int = 1000  # in a part: every step takes them all
     parts: int = 10  # seed k takes part k modulo this
@@ -49,105 +51,112 @@ class Operators:
     signs: Literal["eig", "random"] = "eig"  # of the modes that `nonlinear` shows: as LAPACK gives them, or drawn
     paths: int = 20_000  # solutions whose mean is one target of `nonlinear`
 
-    # Training, as published: full batch, AdamW, mean squared error, no schedule.
+    def __post_init__(self) -> None:
+        """Values that no dataset can have."""
+        require_at_least_1(self, "rows", "parts", "validation_rows", "test_rows", "paths")
+        require_not_negative(self, "data_seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullBatch(Stacked):
+    """As published: full batch, AdamW, mean squared error, no schedule."""
+
     steps: int = 50_000  # nonlinear: 100,000
-    hidden: int = 100  # width of both hidden layers; the second one's activations are the features
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01  # PyTorch's default for AdamW
     initial: Literal["authors", "default"] = "authors"  # N(0, 0.001) with zero biases, or PyTorch's own
     evaluate_every: int = 1000  # steps
-    feature_rows: int = 0  # training and test rows of which features are kept at every evaluation; 0: none
-    dtype: Literal["float32", "float64"] = "float32"
     tf32: bool = False  # True: products of lower precision on a GPU
 
-    # The method.
-    strength: float = 1e-3  # of what is added to the task loss
-    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
+    def __post_init__(self) -> None:
+        """Values that no training can have."""
+        super().__post_init__()
+        require_at_least_1(self, "steps", "evaluate_every")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
     samples: int | None = 10  # rows drawn in each step for the regularizer (M); none: all. The authors' code has 10
-    rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
-    bins: int = 100  # classification: uniform over the range of the run's training targets
-    decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
-    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDrawnRows(MethodOptions, _Drawn):
+    """Options of methods that see some rows of a step; samples come first, as in names of run folders."""
+
+
+@dataclass(frozen=True)
+class Operators:
+    """A multilayer perceptron from a function at its sensors, and a place, to the value of the operator there."""
+
+    data: Functions = Functions()
+    model: Perceptron = Perceptron()  # of two hidden layers
+    training: FullBatch = FullBatch(weight_decay=0.01, feature_rows=0)
+    method: OnDrawnRows = OnDrawnRows(strength=1e-3)
 
     def __post_init__(self) -> None:
-        """Values that no run can have are refused before anything is generated."""
-        require_at_least_1(self, "rows", "parts", "validation_rows", "test_rows", "paths", "steps", "hidden")
-        require_at_least_1(self, "evaluate_every")
-        require_not_negative(self, "weight_decay", "strength", "data_seed", "feature_rows")
-        require_positive(self, "learning_rate", "balance")
-        if self.bins < 2:
-            raise ValueError(f"expected bins to be at least 2, got {self.bins}")
-        if self.samples is not None and not 2 <= self.samples <= self.rows:
-            raise ValueError(f"expected samples from 2 to rows={self.rows}, or none for all, got {self.samples}")
+        """More drawn rows than there are."""
+        samples, rows = self.method.samples, self.data.rows
+        if samples is not None and not 2 <= samples <= rows:
+            raise ValueError(f"expected samples from 2 to rows={rows}, or none for all, got {samples}")
 
 
 PRESETS = {
     "linear": {
         "paper": Operators(),
-        "quick": Operators(steps=3000, test_rows=10_000, evaluate_every=250),
+        "quick": preset(Operators(), "steps=3000 test_rows=10_000 evaluate_every=250"),
     },
     "nonlinear": {
-        "paper": Operators("nonlinear", steps=100_000, test_rows=10_000),
-        "quick": Operators("nonlinear", steps=6000, test_rows=2000, paths=2000, evaluate_every=500),
+        "paper": preset(Operators(), "operator=nonlinear steps=100_000 test_rows=10_000"),
+        "quick": preset(Operators(), "operator=nonlinear steps=6000 test_rows=2000 paths=2000 evaluate_every=500"),
     },
     "nonlinear-paths": {
-        "paper": Operators("nonlinear-paths", steps=100_000, test_rows=10_000),
-        "quick": Operators("nonlinear-paths", steps=6000, test_rows=10_000, evaluate_every=500),
+        "paper": preset(Operators(), "operator=nonlinear-paths steps=100_000 test_rows=10_000"),
+        "quick": preset(Operators(), "operator=nonlinear-paths steps=6000 test_rows=10_000 evaluate_every=500"),
     },
 }
 
 
 def split(recipe: Operators) -> Split:
     """Training, validation and test rows: read from the recipe's folder, or generated and kept in the cache."""
-    if recipe.data:
-        rows, test = data.read(Path(recipe.data).expanduser())
-        if len(rows.values) < recipe.rows:
-            raise ValueError(
-                f"expected at least rows={recipe.rows} training rows in {recipe.data}, got {len(rows.values)}"
-            )
+    own = recipe.data
+    if own.path:
+        rows, test = data.read(Path(own.path).expanduser())
+        if len(rows.values) < own.rows:
+            raise ValueError(f"expected at least rows={own.rows} training rows in {own.path}, got {len(rows.values)}")
         kept = len(test.values) - len(test.values) // _VALIDATION_SHARE
         if kept == len(test.values):
-            raise ValueError(f"expected at least {_VALIDATION_SHARE} test rows in {recipe.data}, got {kept}")
+            raise ValueError(f"expected at least {_VALIDATION_SHARE} test rows in {own.path}, got {kept}")
         validation = Rows(*(part[kept:] for part in test))
-        return Split(rows, validation, Rows(*(part[: min(kept, recipe.test_rows)] for part in test)))
+        return Split(rows, validation, Rows(*(part[: min(kept, own.test_rows)] for part in test)))
     options: dict[str, float | str] = {}
-    if recipe.operator == "nonlinear":
-        options = {"paths": recipe.paths, "signs": recipe.signs}
-    folder, name, seed = cache_folder(), recipe.operator, recipe.data_seed
-    rows, test = data.cached(
-        folder, name, train=recipe.rows * recipe.parts, test=recipe.test_rows, seed=seed, **options
-    )
-    validation, _ = data.cached(
-        folder, name, train=recipe.validation_rows, test=1, seed=seed + _VALIDATION_SEED, **options
-    )
+    if own.operator == "nonlinear":
+        options = {"paths": own.paths, "signs": own.signs}
+    folder, name, seed = cache_folder(), own.operator, own.data_seed
+    rows, test = data.cached(folder, name, train=own.rows * own.parts, test=own.test_rows, seed=seed, **options)
+    seed += _VALIDATION_SEED
+    validation, _ = data.cached(folder, name, train=own.validation_rows, test=1, seed=seed, **options)
     return Split(rows, validation, test)
 
 
 def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     """One job per method and seed; seed k trains on part k modulo ``parts``, whatever the method: runs are paired."""
-    found = [
-        Job(
-            method=method,
-            seed=seed,
-            part=seed % recipe.parts,
-            rows=recipe.rows,
-            strength=recipe.strength,
-            balance=recipe.balance,
-            samples=recipe.samples,
-            rescale=recipe.rescale,
-            initial=recipe.initial,
-            bins=recipe.bins,
-            decode=recipe.decode,
-        )
-        for method in methods
-        for seed in seeds
-    ]
-    return [with_options(job, part_options(recipe)) for job in found]
+    values = flat(described(recipe))
+    own = {
+        key: values[key] for key in ("rows", "strength", "balance", "samples", "rescale", "initial", "bins", "decode")
+    }
+    parts = recipe.data.parts
+    found = [Job(method=method, seed=seed, part=seed % parts, **own) for method in methods for seed in seeds]
+    return [with_options(job, [*_tightness(job, recipe), *part_options(recipe)]) for job in found]
+
+
+def _tightness(job: Job, recipe: Operators) -> list[tuple[str, str, float]]:
+    """The weight of the tightness, which a job has no key for, as an option of the parts that know it."""
+    weight = recipe.method.tightness_weight
+    known = [part for part in split_method(job.method) if "tightness_weight" in method_options(part)]
+    return [] if weight == 1.0 else [(part, "tightness_weight", weight) for part in known]
 
 
 def check(recipe: Operators) -> None:
     """Refuses a folder without the files, or with too few rows; nothing is written."""
-    if recipe.data:
+    if recipe.data.path:
         split(recipe)
 
 
@@ -156,21 +165,13 @@ def check_method(plan: Plan) -> None:
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     method = method_of(job)
     require_trainable(method)
-    first_epochs(method, plan.recipe.steps)  # too few for two stages are an error
+    first_epochs(method, plan.recipe.training.steps)  # too few for two stages are an error
 
 
 def settings(recipe: Operators) -> Settings:
     """What all runs of a stack share."""
-    return Settings(
-        steps=recipe.steps,
-        hidden=recipe.hidden,
-        learning_rate=recipe.learning_rate,
-        weight_decay=recipe.weight_decay,
-        evaluate_every=recipe.evaluate_every,
-        feature_rows=recipe.feature_rows,
-        dtype=recipe.dtype,
-        tf32=recipe.tf32,
-    )
+    own = {key: value for key, value in vars(recipe.training).items() if key != "initial"}  # which is a run's own
+    return Settings(hidden=recipe.model.hidden, **own)
 
 
 def read(recipe: Operators, device: str) -> Split:
@@ -180,7 +181,7 @@ def read(recipe: Operators, device: str) -> Split:
 
 def shared(recipe: Operators) -> Operators:
     """The same for recipes whose runs can share a stack."""
-    return replace(recipe, **{key: getattr(Operators, key) for key in _OF_A_RUN}, samples=None)
+    return replace(recipe, training=replace(recipe.training, initial="authors"), method=OnDrawnRows(samples=None))
 
 
 def group_key(plan: Plan, run: runs.Run, rows: Split) -> str | None:
@@ -229,7 +230,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
 
 def _task(about: str, name: str) -> Task:
     training = Trainable(name, METRIC, read, shared, train_group, group_key)
-    return Task(training, about, PRESETS[name], ("operator",), evaluate, check_method, check)
+    return Task(training, about, PRESETS[name], ("data.operator",), evaluate, check_method, check)
 
 
 TASKS = {

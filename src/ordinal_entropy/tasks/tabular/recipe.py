@@ -7,7 +7,7 @@ The second makes a table of houses and trains on it, in seconds, to a third of t
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -17,95 +17,108 @@ import torch
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
-from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive, restored
+from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, restored
 from ordinal_entropy.tasks import Task, method_of
+from ordinal_entropy.tasks.groups import Files, MethodOptions, Perceptron
 from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
 from ordinal_entropy.tasks.tabular.model import Shape
 from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Settings, Stack, require_trainable
 from ordinal_entropy.tasks.tabular.train import METRIC
+from ordinal_entropy.training.groups import InEpochs, Stacked
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
 
 _GENERATED_SEED = 0
 
 
-@dataclass(frozen=True)
-class Tabular:
-    """A perceptron from the columns of a table to a number."""
+@dataclass(frozen=True, kw_only=True)
+class Columns(Files):
+    """A .csv, .tsv, .parquet or .npz file, as docs/tabular.md has them, and what is made of its columns."""
 
-    # Data.
-    data: str = ""  # a .csv, .tsv, .parquet or .npz file, as docs/tabular.md has them
     target: str = ""  # the column to predict; an .npz file has y and needs none
     ignore: tuple[str, ...] = ()  # columns that are left out: row numbers, dates, what gives the target away
     categories: tuple[str, ...] = ()  # columns of numbers that stand for categories, like post codes
-    generated: int = 0  # with no data: a table of so many houses is made; 0: none is
-    skip_bad: bool = False  # True: rows without a target or with infinite numbers are left out; else they are refused
     test_share: float = 0.2  # of the rows, drawn by the seed; a file with published splits has its own
     validation_share: float = 0.2  # of the training rows, drawn by the seed
     scaling: Literal["standard", "quantile"] = "standard"  # of numbers: mean 0 and variance 1, or each to a normal one
     max_categories: int = 32  # columns that one of categories becomes, at most; the rarest share one
 
-    # Model.
-    hidden: int = 128  # width of the hidden layers; the last one's activations are the features
-    layers: int = 2  # of them
+    def __post_init__(self) -> None:
+        """Values that no table can have."""
+        super().__post_init__()
+        require_at_least_1(self, "max_categories")
+        for name in ("test_share", "validation_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"expected {name} between 0 and 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded(Perceptron):
+    """A perceptron behind embeddings of its inputs."""
+
+    layers: int = 2  # hidden ones
     embedding: Literal["none", "periodic", "piecewise"] = "piecewise"  # of each number, before the first layer
     embedding_size: int = 16  # numbers that one becomes
     waves: int = 24  # periodic: frequencies of a number
     wave_scale: float = 0.1  # periodic: their standard deviation at first; numbers have one of 1
     pieces: int = 24  # piecewise: of the range of a number, between quantiles of the training rows
 
-    # Training: AdamW on the mean squared error of standardized targets, no schedule.
-    epochs: int = 100  # passes over the training rows; the best on validation is what is compared
-    batch_size: int = 64  # rows of a step, at most: all steps of an epoch are of one size
-    learning_rate: float = 2e-3  # constant
-    weight_decay: float = 0.01  # PyTorch's default for AdamW
-    dtype: Literal["float32", "float64"] = "float32"  # of the network; the columns that it sees are in float32
+    def __post_init__(self) -> None:
+        """Values that no network can have."""
+        super().__post_init__()
+        require_at_least_1(self, "layers", "embedding_size", "waves", "pieces")
+        require_not_negative(self, "wave_scale")
 
-    # The method.
-    strength: float = 0.1  # of what is added to the task loss
-    tightness_weight: float = 1.0  # oe: of the tightness beside the diversity; the strength multiplies both
-    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
+
+@dataclass(frozen=True, kw_only=True)
+class TabularTraining(InEpochs, Stacked):
+    """AdamW on the mean squared error of standardized targets, at a constant learning rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InBins(MethodOptions):
+    """Options of methods that see a table."""
+
     bin_width: float = 0.0  # rows of one bin share a center; in deviations of the target; 0: those of equal target
-    rescale: Literal["max", "authors", "none"] = "max"  # weights w / max, (w - min) / max, or raw as in the paper
-    bins: int = 100  # classification: uniform over the range of the training targets
-    decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
-    method_options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
-
-    feature_rows: int = 256  # training and test rows whose features are kept: first, best and last epoch; 0: none
 
     def __post_init__(self) -> None:
-        """Values that no run can have are refused before anything is read."""
-        require_at_least_1(self, "max_categories", "hidden", "layers", "embedding_size", "waves", "pieces", "epochs")
-        require_at_least_1(self, "batch_size")
-        require_not_negative(self, "generated", "weight_decay", "strength", "tightness_weight", "bin_width")
-        require_not_negative(self, "wave_scale", "feature_rows")
-        for name in ("test_share", "validation_share"):
-            if not 0 < getattr(self, name) < 1:
-                raise ValueError(f"expected {name} between 0 and 1, got {getattr(self, name)}")
-        require_positive(self, "learning_rate", "balance")
-        if self.bins < 2:
-            raise ValueError(f"expected bins to be at least 2, got {self.bins}")
+        """Values that no method can have."""
+        super().__post_init__()
+        require_not_negative(self, "bin_width")
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """A perceptron from the columns of a table to a number."""
+
+    data: Columns = Columns()
+    model: Embedded = Embedded(hidden=128)
+    training: TabularTraining = TabularTraining(
+        epochs=100, batch_size=64, learning_rate=2e-3, weight_decay=0.01, feature_rows=256
+    )
+    method: InBins = InBins(strength=0.1, rescale="max")
 
 
 PRESETS = {
     "small": Tabular(),
-    "quick": Tabular(generated=600, hidden=64, epochs=60, learning_rate=3e-3),
+    "quick": preset(Tabular(), "generated=600 hidden=64 epochs=60 learning_rate=3e-3"),
 }
 
 
 def table(recipe: Tabular) -> Table:
     """The table of a recipe, read or made."""
-    if recipe.data:
-        file = data.file_of(Path(recipe.data).expanduser())
-        return _read(file, file.stat().st_mtime_ns, recipe.target, recipe.ignore, recipe.categories, recipe.skip_bad)
-    if not recipe.generated:
+    own = recipe.data
+    if own.path:
+        file = data.file_of(Path(own.path).expanduser())
+        return _read(file, file.stat().st_mtime_ns, own.target, own.ignore, own.categories, own.skip_bad)
+    if not own.generated:
         raise ValueError(
             f"expected --set data=FILE, a table that ends in {', '.join(data.ENDINGS)}, with --set target=COLUMN, or "
             "--preset quick, which makes its own, got neither"
         )
-    rows = generated.houses(recipe.generated, _GENERATED_SEED)
+    rows = generated.houses(own.generated, _GENERATED_SEED)
     return data.of_cells(generated.COLUMNS, rows, generated.TARGET, file="the generated table")
 
 
@@ -127,16 +140,17 @@ def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     method = _method(plan)
     require_trainable(method)
-    first_epochs(method, plan.recipe.epochs)  # too few for two stages are an error
+    first_epochs(method, plan.recipe.training.epochs)  # too few for two stages are an error
 
 
 def rows_of(found: Table, seed: int, recipe: Tabular) -> inputs.Rows:
     """The rows of a seed; a ValueError where they make no batch."""
-    with data.naming(recipe.data):
-        rows = inputs.rows_of(found, seed, test_share=recipe.test_share, validation_share=recipe.validation_share)
-        if len(rows.train) < recipe.batch_size:
+    own, batch = recipe.data, recipe.training.batch_size
+    with data.naming(own.path):
+        rows = inputs.rows_of(found, seed, test_share=own.test_share, validation_share=own.validation_share)
+        if len(rows.train) < batch:
             raise ValueError(
-                f"expected at least batch_size={recipe.batch_size} rows to train on, got {len(rows.train)}, the others "
+                f"expected at least batch_size={batch} rows to train on, got {len(rows.train)}, the others "
                 f"of {len(found.targets):,} being there to validate and test; --set batch_size={len(rows.train)} would "
                 "do"
             )
@@ -193,23 +207,21 @@ def train_group(group: Group, found: Read, device: str, progress: Progress | Non
 
 def _of_the_data(recipe: Tabular) -> Tabular:
     """The same for recipes that see the same of a table."""
-    keys = "data", "target", "ignore", "categories", "generated", "skip_bad", "test_share", "validation_share"
-    own = {key: getattr(recipe, key) for key in (*keys, "scaling", "max_categories", "batch_size")}
-    return replace(Tabular(), **own)
+    return replace(Tabular(), data=recipe.data, training=TabularTraining(batch_size=recipe.training.batch_size))
 
 
 def _seen(found: Table, seed: int, recipe: Tabular) -> Seen:
     rows = rows_of(found, seed, recipe)
-    with data.naming(recipe.data):
+    with data.naming(recipe.data.path):
         return inputs.seen(found, rows, _preparation(found, rows, recipe))
 
 
 def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparation:
-    return Preparation(found, rows.train, scaling=recipe.scaling, max_categories=recipe.max_categories)
+    return Preparation(found, rows.train, scaling=recipe.data.scaling, max_categories=recipe.data.max_categories)
 
 
 def _method(plan: Plan) -> Composition:
-    return method_of(plan, grouping=plan.recipe.bin_width or "unique")
+    return method_of(plan, grouping=plan.recipe.method.bin_width or "unique")
 
 
 def _job(plan: Plan, seen: Seen) -> Job:
@@ -219,20 +231,15 @@ def _job(plan: Plan, seen: Seen) -> Job:
         numbers=seen.numbers,
         inputs=seen.train.inputs.shape[1],
         outputs=method.outputs(1),
-        hidden=recipe.hidden,
-        layers=recipe.layers,
-        embedding=recipe.embedding,
-        embedding_size=recipe.embedding_size,
-        waves=recipe.waves,
-        wave_scale=recipe.wave_scale,
-        pieces=recipe.pieces,
-        dtype=getattr(torch, recipe.dtype),
+        **{each.name: getattr(recipe.model, each.name) for each in fields(recipe.model)},
+        dtype=getattr(torch, recipe.training.dtype),
     )
     return Job(plan.seed, seen, shape, method)
 
 
 def _settings(recipe: Tabular) -> Settings:
-    return Settings(recipe.epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay, recipe.feature_rows)
+    own = recipe.training
+    return Settings(own.epochs, own.batch_size, own.learning_rate, own.weight_decay, own.feature_rows)
 
 
 def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -252,7 +259,8 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         recipe = restored(Tabular(), content)
     own = table(recipe)
     if own.digest() != there.table:
-        raise ValueError(f"expected the table that the run in {place} was trained on in {recipe.data}, got another")
+        where = recipe.data.path
+        raise ValueError(f"expected the table that the run in {place} was trained on in {where}, got another")
     rows = rows_of(own, plan.seed, recipe)
     preparation = _preparation(own, rows, recipe)
     seen = inputs.seen(own, rows, preparation)
@@ -263,7 +271,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         seen = seen._replace(test=preparation.part(other, np.arange(len(other.targets))))
         parts, main = ("test",), f"all {len(other.targets):,}"
     job = _job(plan._replace(recipe=recipe), seen)
-    checkpoint.check(place, there, job, recipe.epochs)
+    checkpoint.check(place, there, job, recipe.training.epochs)
     stack = Stack([job], _settings(recipe), device=device, states=[there.state])
     (last,) = stack.scores(parts)
     (best,) = stack.scores(("test",), best=True)

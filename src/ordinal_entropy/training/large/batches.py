@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ordinal_entropy.methods import Batch
-from ordinal_entropy.training.large.optimization import Settings, dtype_of
+from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.training.large.optimization import dtype_of
 from ordinal_entropy.vision.sets import Batches
 from ordinal_entropy.vision.split import Picked, Seen, Split
 
@@ -54,7 +55,7 @@ def picked_of(batch: Any) -> Picked:
     return Picked(rows, raw=raw)
 
 
-def batch_of(views: Sequence[Seen], settings: Settings, *, floats: bool) -> Batch:
+def batch_of(views: Sequence[Seen], settings: LargeTraining, *, floats: bool) -> Batch:
     """What a method sees of a batch: all views of its rows, one after the other."""
 
     def joined(parts: Sequence[Tensor | None]) -> Tensor | None:

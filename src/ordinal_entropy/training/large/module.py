@@ -20,11 +20,12 @@ from ordinal_entropy import methods, runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Batch, Composition, TaskLoss
 from ordinal_entropy.methods.contract import overrides
+from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import optimization
 from ordinal_entropy.training.large.batches import batch_of, loader, picked_of
 from ordinal_entropy.training.large.checkpoints import LAST, PARTS
 from ordinal_entropy.training.large.files import Files
-from ordinal_entropy.training.large.optimization import Settings, dtype_of, lay_out
+from ordinal_entropy.training.large.optimization import dtype_of, lay_out
 from ordinal_entropy.training.large.predicting import Network, Scores, at_least_single, decoded, numbers_of, shown_to
 from ordinal_entropy.training.large.saved_features import SavedFeatures
 from ordinal_entropy.vision.graph import Made, StepGraph
@@ -94,7 +95,7 @@ class Training(lightning.LightningModule):
         loss: TaskLoss,
         metric: Metric,
         data: Data,
-        settings: Settings,
+        settings: LargeTraining,
         *,
         seed: int,
         train_metric: Metric | None = None,
@@ -435,7 +436,7 @@ class Training(lightning.LightningModule):
         return loader(split, make, self.device, self.settings.workers)
 
 
-def require_trainable(method: Composition, split: Shown, settings: Settings) -> None:
+def require_trainable(method: Composition, split: Shown, settings: LargeTraining) -> None:
     """A ValueError where a method needs what this training cannot do."""
     can = {*methods.KINDS, "views", "stages", "parameters", "after_step"}
     if not split.augmented:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
 from ordinal_entropy.recipes import lookup
+from ordinal_entropy.training.groups import LargeTraining
 
 NAMES = ("milestones", "poly", "one-cycle")
 _POLY_POWER, _POLY_END = 0.9, 0.1  # of BTS and NeW-CRFs
@@ -25,33 +25,6 @@ PRECISIONS: dict[str, tuple[Literal["32-true", "bf16-mixed", "16-mixed", "64-tru
     "fp16": ("16-mixed", torch.float16),
     "float64": ("64-true", torch.float64),
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a network is trained."""
-
-    epochs: int
-    batch_size: int  # images of a step, of all devices and accumulated parts together
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    momentum: float = 0.9  # of sgd
-    schedule: Literal["milestones", "poly", "one-cycle"] = "milestones"  # of the learning rate, see `schedules.rate`
-    milestones: tuple[int, ...] = ()  # epochs after which the learning rate is a tenth
-    clip: float = 0.0  # the norm of the gradient, at most; 0: any
-    precision: Literal["float32", "bf16", "fp16", "float64"] = "float32"  # bf16 and fp16: float32 on a CPU
-    channels_last: bool = True
-    compile: bool = False
-    graph: bool = False  # steps as a CUDA graph, where one can be made; see `Training.graphed`
-    checkpoint_seconds: float = 10.0  # between two checkpoints, at least
-    accumulate: int = 1  # parts of a step, one after the other
-    devices: int = 1  # of a machine
-    nodes: int = 1  # machines
-    strategy: str = "auto"  # Lightning's name of it
-    workers: int = 4  # processes that read images which are not held in memory
-    flip: bool = False  # predict maps as the mean of those of an image and of its mirror image
-    feature_rows: int = 512  # of training and of test images, held in memory, whose features are kept; 0: none
 
 
 class Rate(NamedTuple):
@@ -98,7 +71,7 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-def optimizer(parameters: Sequence[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
+def optimizer(parameters: Sequence[nn.Parameter], settings: LargeTraining) -> torch.optim.Optimizer:
     """The optimizer of some parameters, which are stepped at once, not one by one."""
     options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
@@ -116,23 +89,23 @@ def least_rows(network: nn.Module) -> int:
     return int(getattr(network, "least_images", 2 if normed else 1))
 
 
-def dtype_of(settings: Settings) -> torch.dtype:
+def dtype_of(settings: LargeTraining) -> torch.dtype:
     """Of weights and images: half precisions are mixed."""
     return torch.float64 if settings.precision == "float64" else torch.float32
 
 
-def precision_on(device: torch.device, settings: Settings) -> str:
+def precision_on(device: torch.device, settings: LargeTraining) -> str:
     """A CPU has no mixed precision here."""
     return settings.precision if device.type == "cuda" or settings.precision == "float64" else "float32"
 
 
-def in_precision(module: nn.Module, settings: Settings) -> None:
+def in_precision(module: nn.Module, settings: LargeTraining) -> None:
     """Brings weights into double precision where the images are."""
     if settings.precision == "float64":
         module.double()
 
 
-def lay_out(network: nn.Module, settings: Settings) -> None:
+def lay_out(network: nn.Module, settings: LargeTraining) -> None:
     """Brings the weights into the precision and the memory layout of the images."""
     in_precision(network, settings)
     if settings.channels_last:

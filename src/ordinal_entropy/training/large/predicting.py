@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from ordinal_entropy.methods import Composition
-from ordinal_entropy.training.large.optimization import PRECISIONS, Settings, dtype_of, lay_out, precision_on
+from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.training.large.optimization import PRECISIONS, dtype_of, lay_out, precision_on
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.split import Picked, Seen, Split
 
@@ -28,7 +29,7 @@ class Network(Protocol):
 
 
 def scored(
-    network: Network, method: Composition, metric: Metric, split: Split, settings: Settings, *, device: str
+    network: Network, method: Composition, metric: Metric, split: Split, settings: LargeTraining, *, device: str
 ) -> Scores:
     """Scores of a network on a split, on one device."""
     metric = metric.clone().to(torch.device(device))
@@ -39,7 +40,7 @@ def scored(
 
 @torch.no_grad()
 def predicted(
-    network: Network, method: Composition, split: Split, settings: Settings, *, device: str
+    network: Network, method: Composition, split: Split, settings: LargeTraining, *, device: str
 ) -> Iterator[tuple[Tensor, Seen]]:
     """Predictions of a network for the images of a split, batch by batch, on one device."""
     assert isinstance(network, nn.Module)
@@ -64,13 +65,15 @@ def predicted(
         yield decoded(outputs, method, seen.images, settings), seen
 
 
-def shown_to(images: Tensor, network: Network, settings: Settings) -> Tensor:
+def shown_to(images: Tensor, network: Network, settings: LargeTraining) -> Tensor:
     """Images from 0 to 255 as a network wants them."""
     layout = torch.channels_last if settings.channels_last else torch.contiguous_format
     return normalized(images.contiguous(memory_format=layout), network.mean, network.std, dtype=dtype_of(settings))
 
 
-def decoded(outputs: Callable[[Tensor], Tensor], method: Composition, images: Tensor, settings: Settings) -> Tensor:
+def decoded(
+    outputs: Callable[[Tensor], Tensor], method: Composition, images: Tensor, settings: LargeTraining
+) -> Tensor:
     """Predictions for images; those of the mirror images too, if so set."""
     found = method.decode(at_least_single(outputs(images)))
     if settings.flip and found.dim() == 4:
