@@ -22,9 +22,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from ordinal_entropy import functional
-from ordinal_entropy.tasks.operators import graph
 from ordinal_entropy.tasks.operators.jobs import Job
 from ordinal_entropy.tasks.operators.stepping import Stepping
+from ordinal_entropy.training.graphs import captured
 
 import record
 
@@ -70,14 +70,14 @@ def stacked(method: str, x: torch.Tensor, y: torch.Tensor, at_once: int) -> Call
         dtype=torch.float32,
         device=x.device,
     )
-    captured = graph.captured(stepping, at_once) if x.is_cuda else None
+    replay = captured(lambda: stepping.advance(at_once), warm_up=stepping.state)[0].replay if x.is_cuda else None
 
     def advance(steps: int) -> None:
         for _ in range(steps // at_once):
-            if captured is None:
+            if replay is None:
                 stepping.advance(at_once)
             else:
-                captured.replay()
+                replay()
 
     return advance
 

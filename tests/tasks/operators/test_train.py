@@ -15,11 +15,12 @@ import torch.nn.functional as F
 
 from ordinal_entropy import functional, methods
 from ordinal_entropy.balance import Balance
-from ordinal_entropy.tasks.operators import data, graph, interrupts, model, stepping, train
+from ordinal_entropy.tasks.operators import data, interrupts, model, stepping, train
 from ordinal_entropy.tasks.operators import jobs as jobs_module
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.draws import drawn_rows
 from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
+from ordinal_entropy.training import graphs
 from plain_network import plain_network
 
 from of_every_kind import NAMES
@@ -524,7 +525,7 @@ class TestOnAGPU:
         settings = replace(self.settings, dtype=dtype)
         one, other = (train._Training(MIXED, a_split(), settings, torch.device("cuda"), None) for _ in range(2))
         before = {name: tensor.clone() for name, tensor in one.stepping.state.items()}
-        captured = graph.captured(one.stepping, 5)
+        captured, _ = graphs.captured(lambda: one.stepping.advance(5), warm_up=one.stepping.state)
         for name, tensor in one.stepping.state.items():
             assert torch.equal(tensor, before[name]), name
         for _ in range(3):

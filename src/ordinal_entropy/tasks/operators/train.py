@@ -19,10 +19,11 @@ from torch import Tensor
 
 from ordinal_entropy import runs
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts, kept
+from ordinal_entropy.tasks.operators import checkpoint, interrupts, kept
 from ordinal_entropy.tasks.operators.data import Array, Rows
 from ordinal_entropy.tasks.operators.jobs import Job, in_stack_order
 from ordinal_entropy.tasks.operators.stepping import Stepping
+from ordinal_entropy.training.graphs import captured
 
 __all__ = ["History", "Job", "Scores", "Settings", "Split", "evaluate", "train"]
 
@@ -224,7 +225,8 @@ class _Training:
         count = min(self.at_once, every - self.step % every, self.settings.steps - self.step)
         if count == self.at_once and self.stepping.stack.flat.is_cuda and not self.stepping.singles:
             if self.captured is None:
-                self.captured = graph.captured(self.stepping, count)
+                with torch.cuda.device(self.stepping.stack.flat.device):
+                    self.captured, _ = captured(lambda: self.stepping.advance(count), warm_up=self.stepping.state)
             self.captured.replay()
         else:
             self.stepping.advance(count)
