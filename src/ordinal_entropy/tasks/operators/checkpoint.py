@@ -9,6 +9,7 @@ from ordinal_entropy import runs
 
 FILE = "checkpoint.pt"
 REMEDY = "remove it to begin again"
+OPTIONAL = {"squares", "balanced_steps"}  # of the state: only where strengths set themselves, before they were in all
 _FORM = {
     "identity": {str: object},
     "content": {"step": int, "histories": [[list]], "state": {str: Tensor}},

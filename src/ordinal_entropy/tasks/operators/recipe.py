@@ -17,14 +17,15 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.recipes import cache_folder, require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import Task, part_options
-from ordinal_entropy.tasks.operators import checkpoint, data, interrupts, train
+from ordinal_entropy.tasks.operators import checkpoint, data, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
-from ordinal_entropy.tasks.operators.single import require_trainable
 from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
+from ordinal_entropy.training import interrupts
 from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
+from ordinal_entropy.training.stacked.members import require_trainable
 
 METRIC = "mse"
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
@@ -155,7 +156,7 @@ def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     method = method_of(job)
-    require_trainable(method)
+    require_trainable(method, "rows of an operator")
     first_epochs(method, plan.recipe.steps)  # too few for two stages are an error
 
 
@@ -183,9 +184,12 @@ def shared(recipe: Operators) -> Operators:
     return replace(recipe, **{key: getattr(Operators, key) for key in _OF_A_RUN}, samples=None)
 
 
-def group_key(plan: Plan, run: runs.Run, rows: Split) -> str | None:
-    """None of a run that was begun alone, and goes on alone."""
-    return None if (run.path / checkpoint.FILE).exists() else "stack"
+def group_key(plan: Plan, run: runs.Run, rows: Split) -> int | None:
+    """None of a run that was begun alone, and goes on alone; else the steps of its first stage."""
+    if (run.path / checkpoint.FILE).exists():
+        return None
+    (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
+    return first_epochs(method_of(job), plan.recipe.steps)
 
 
 def train_group(group: Group, rows: Split, device: str, progress: Progress | None, on_scores: OnScores) -> None:

@@ -1,13 +1,16 @@
 """The checkpoint of one run: written whole or not at all, and of one table."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ordinal_entropy import runs
-from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Scores, State, begun
+from ordinal_entropy.tasks.tabular.jobs import Job
+from ordinal_entropy.tasks.tabular.scored import PARTS, Scores
+from ordinal_entropy.training.stacked import network
+from ordinal_entropy.training.stacked.strengths import TERMS
 
 FILE = "checkpoint.pt"
 REMEDY = "remove it to begin the run again"
@@ -29,14 +32,13 @@ class Checkpoint(NamedTuple):
     """A run after an epoch."""
 
     table: str  # digest of the one it is trained on
-    state: State
+    state: dict[str, Any]  # "epoch", and what `Stack.run_state` gives
     history: list[Scores]  # of all epochs so far
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Writes the checkpoint of a run folder."""
-    content = {"table": checkpoint.table, "state": asdict(checkpoint.state), "history": checkpoint.history}
-    runs.save_tensors(folder / FILE, content)
+    runs.save_tensors(folder / FILE, checkpoint._asdict())
 
 
 def load(folder: Path) -> Checkpoint | None:
@@ -49,24 +51,23 @@ def load(folder: Path) -> Checkpoint | None:
     with runs.reading(path, REMEDY):
         for key, value in own.items():
             runs.require_form(value, {str: Tensor}, key)
-    state = State(**{key: content["state"][key] for key in _FORM["state"]}, **own)
-    return Checkpoint(content["table"], state, content["history"])
+    return Checkpoint(content["table"], {**content["state"], **own}, content["history"])
 
 
 def check(folder: Path, checkpoint: Checkpoint, job: Job, epochs: int) -> None:
     """A FolderError where the checkpoint of a folder is not one of a run of so many epochs."""
-    state, example = asdict(checkpoint.state), asdict(begun(job))
+    state, example = checkpoint.state, network.initial(job.shape, job.seed)
     with runs.reading(folder / FILE, REMEDY):
         if not 0 < len(checkpoint.history) == state["epoch"] <= epochs:
             raise ValueError(f"expected scores of {state['epoch']} of {epochs} epochs, got {len(checkpoint.history)}")
         for name in _OF_PARAMETERS:
-            if state[name].keys() != example[name].keys():
-                raise ValueError(f"expected {name} of {', '.join(example[name])}, got {', '.join(state[name])}")
-            runs.require_form(state[name], example[name], name)
-        runs.require_form(state["balance"], example["balance"], "balance")
+            if state[name].keys() != example.keys():
+                raise ValueError(f"expected {name} of {', '.join(example)}, got {', '.join(state[name])}")
+            runs.require_form(state[name], example, name)
+        runs.require_form(state["balance"], torch.zeros(1 + TERMS + 1, dtype=job.shape.dtype), "balance")
         own = job.prepared()
         values, optimised = own.state_dict(), dict(own.named_parameters())
-        for name in _OF_OWN if checkpoint.state.own else ():
+        for name in _OF_OWN if state["own"] else ():
             of_all = name in ("own", "own_best")
             expected = values if of_all else {key: optimised[key] for key in state[name] if key in optimised}
             if state[name].keys() != expected.keys():
