@@ -12,8 +12,9 @@ from safetensors.numpy import load_file
 from commands import call
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import override
-from ordinal_entropy.tasks.tabular import checkpoint, generated, train
+from ordinal_entropy.tasks.tabular import generated, train
 from ordinal_entropy.tasks.tabular.recipe import PRESETS, TABULAR, Tabular, check, evaluate, table
+from ordinal_entropy.training.checkpoints import load_run
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.training.stacked.stack import Stack
 
@@ -74,7 +75,7 @@ def test_double_precision_from_the_first_step_to_the_checkpoint(tmp_path):
     plan = Plan("oe-balanced", 0, tiny("dtype=float64"))
     (outcome,) = TABULAR.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = TABULAR.train([plan._replace(recipe=tiny())], device="cpu", folder=tmp_path / "single")
-    kept = checkpoint.load(tmp_path / "runs" / "oe-balanced-seed0").state
+    kept = load_run(tmp_path / "runs" / "oe-balanced-seed0", metric="rmse").state
     named = [kept[name].values() for name in ("parameters", "mean", "square", "best")]
     tensors = [kept["balance"], *(tensor for values in named for tensor in values)]
     assert {tensor.dtype for tensor in tensors} == {torch.float64}
@@ -265,7 +266,7 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     recipe = tiny("epochs=6")
     whole = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "whole")
     monkeypatch.setattr(train, "_SECONDS", 0.0)
-    save, saved = train.checkpoint.save, []
+    save, saved = train.save_run, []
 
     def stop(folder, content):
         if len(saved) == 4 * 2 + 1:  # one run has three epochs, the others two
@@ -273,10 +274,10 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
         saved.append(folder)
         save(folder, content)
 
-    monkeypatch.setattr(train.checkpoint, "save", stop)
+    monkeypatch.setattr(train, "save_run", stop)
     with pytest.raises(KeyboardInterrupt):
         TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "stopped")
-    monkeypatch.setattr(train.checkpoint, "save", save)
+    monkeypatch.setattr(train, "save_run", save)
     with (tmp_path / "stopped" / "oe-seed1" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "tr')  # torn
     again = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "stopped")

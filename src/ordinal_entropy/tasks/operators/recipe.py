@@ -17,11 +17,12 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.recipes import cache_folder, require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.tasks import Task, part_options
-from ordinal_entropy.tasks.operators import checkpoint, data, train
+from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
 from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
 from ordinal_entropy.training import interrupts
+from ordinal_entropy.training.checkpoints import FILE
 from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
@@ -186,7 +187,7 @@ def shared(recipe: Operators) -> Operators:
 
 def group_key(plan: Plan, run: runs.Run, rows: Split) -> int | None:
     """None of a run that was begun alone, and goes on alone; else the steps of its first stage."""
-    if (run.path / checkpoint.FILE).exists():
+    if (run.path / FILE).exists():
         return None
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     return first_epochs(method_of(job), plan.recipe.steps)
@@ -226,7 +227,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step", and the mean squared error on "train", "validation" and "test" rows.
     """
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
-    place = trained_in(folder, plan, checkpoint.FILE)
+    place = trained_in(folder, plan, FILE)
     step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=place)
     return {"step": step, **scores[0]._asdict()}
 

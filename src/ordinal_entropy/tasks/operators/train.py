@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ordinal_entropy import runs
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.operators import checkpoint
 from ordinal_entropy.tasks.operators.data import Array, Rows
 from ordinal_entropy.tasks.operators.jobs import Job
+from ordinal_entropy.training import checkpoints
+from ordinal_entropy.training.checkpoints import OfStack
 from ordinal_entropy.training.stacked import loop, saved_features
 from ordinal_entropy.training.stacked.members import Rows as StackRows
 from ordinal_entropy.training.stacked.members import order_of
@@ -252,32 +252,19 @@ class _Training:
         """Writes the checkpoint, where there is a folder for it."""
         if self.folder is not None:
             state = {name: tensor.detach().cpu() for name, tensor in self.stack.state.items()}
-            content = {"step": self.stack.step, "histories": [list(each) for each in self.histories], "state": state}
-            checkpoint.save(self.folder, self.identity, content)
+            own = OfStack(self.stack.step, [list(each) for each in self.histories], state)
+            checkpoints.save_stack(self.folder, self.identity, own)
 
     def load(self) -> bool:
         """Goes on from the checkpoint; False where there is none."""
-        found = None if self.folder is None else checkpoint.load(self.folder, self.identity)
-        if found is None or self.folder is None:
+        if self.folder is None:
             return False
-        with runs.reading(self.folder / checkpoint.FILE, checkpoint.REMEDY):
-            form = {
-                name: tensor
-                for name, tensor in self.stack.state.items()
-                if name in found["state"] or name not in checkpoint.OPTIONAL
-            }
-            runs.require_form(found["state"], form, "state")
-            histories = [History(*series) for series in found["histories"]]
-            steps = {len(series) for history in histories for series in history}
-            if (
-                len(histories) != len(self.histories)
-                or len(steps) != 1
-                or not 0 <= found["step"] <= self.settings.steps
-            ):
-                raise ValueError(f"expected scores of {len(self.histories)} runs up to step {self.settings.steps}")
-            runs.require_form([list(history) for history in histories], [[[(int, float)]]], "histories")
-        self.histories = histories
-        self.stack.restore(found["state"])
+        count, steps = len(self.histories), self.settings.steps
+        found = checkpoints.load_stack(self.folder, self.identity, self.stack.state, count=count, steps=steps)
+        if found is None:
+            return False
+        self.histories = [History(*series) for series in found.histories]
+        self.stack.restore(found.state)
         return True
 
 

@@ -19,12 +19,13 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative, require_positive, restored
 from ordinal_entropy.tasks import Task, method_of
-from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
+from ordinal_entropy.tasks.tabular import data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
 from ordinal_entropy.tasks.tabular.jobs import Job, Settings
 from ordinal_entropy.tasks.tabular.scored import PARTS, Scored
 from ordinal_entropy.tasks.tabular.train import METRIC
+from ordinal_entropy.training.checkpoints import FILE, load_run
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
 from ordinal_entropy.training.stacked.members import require_trainable
@@ -239,8 +240,8 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step" (epochs done), the error on the rows of each part, further ones of the test rows, and the error on these
         by the parameters that were best on validation.
     """
-    place = trained_in(folder, plan, checkpoint.FILE)
-    there = checkpoint.load(place)
+    place = trained_in(folder, plan, FILE)
+    there = load_run(place, metric=METRIC)
     assert there is not None
     content = {key: value for key, value in runs.open(place).recipe.items() if key != "task"}
     with runs.reading(place / "recipe.json", "remove the run folder and train again"):
@@ -258,7 +259,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         seen = seen._replace(test=preparation.part(other, np.arange(len(other.targets))))
         parts, main = ("test",), f"all {len(other.targets):,}"
     job = _job(plan._replace(recipe=recipe), seen)
-    checkpoint.check(place, there, job, recipe.epochs)
+    train.check(place, there, job)
     scored = Scored([job], _settings(recipe), device=device, states=[there.state])
     (last,) = scored.scores(parts)
     (best,) = scored.scores(("test",), best=True)

@@ -5,20 +5,21 @@ ends in the numbers that it would have had, but for rounding if it goes on besid
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from ordinal_entropy import runs
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.tabular import checkpoint
-from ordinal_entropy.tasks.tabular.checkpoint import Checkpoint
 from ordinal_entropy.tasks.tabular.jobs import Job, Settings
 from ordinal_entropy.tasks.tabular.scored import Scored
+from ordinal_entropy.training.checkpoints import OfRun, load_run, save_run
 from ordinal_entropy.training.outcomes import places
 from ordinal_entropy.training.plans import Progress
 from ordinal_entropy.training.runner import OnScores
-from ordinal_entropy.training.stacked import loop, saved_features
+from ordinal_entropy.training.stacked import loop, network, saved_features
+from ordinal_entropy.training.stacked.strengths import TERMS
 from ordinal_entropy.vision.features import kept_scores
 
 METRIC = "rmse"
@@ -34,19 +35,25 @@ class Waiting(NamedTuple):
     settings: Settings
     table: str  # digest
     left_out: int  # rows of the table
-    there: Checkpoint | None  # where it was stopped
+    there: OfRun | None  # where it was stopped
 
 
-def begun(run: runs.Run, job: Job, settings: Settings, table: str) -> Checkpoint | None:
+def begun(run: runs.Run, job: Job, settings: Settings, table: str) -> OfRun | None:
     """Where a run was stopped; a FolderError where its checkpoint is of something else."""
-    there = checkpoint.load(run.path)
+    there = load_run(run.path, metric=METRIC, epochs=settings.epochs)
     if there is not None and there.table != table:
         raise runs.FolderError(
             f"expected the table that the run in {run.path} began with, got another; choose another folder"
         )
     if there is not None:
-        checkpoint.check(run.path, there, job, settings.epochs)
+        check(run.path, there, job)
     return there
+
+
+def check(folder: Path, there: OfRun, job: Job) -> None:
+    """A FolderError where the checkpoint of a folder is not one of a run."""
+    balance = torch.zeros(1 + TERMS + 1, dtype=job.shape.dtype)
+    there.check(folder, network.initial(job.shape, job.seed), balance, job.prepared())
 
 
 def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | None, on_scores: OnScores) -> None:
@@ -76,7 +83,7 @@ def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | No
     def save() -> None:
         if 0 < len(histories[0]) * stack.epoch_steps == stack.step:  # at the end of an epoch that has been scored
             for run, (each, history) in enumerate(zip(waiting, histories, strict=True)):
-                checkpoint.save(each.run.path, Checkpoint(each.table, scored.state(run), history))
+                save_run(each.run.path, OfRun(each.table, scored.state(run), history))
 
     steps = stack.epoch_steps
     often = loop.Loop(settings.epochs * steps, steps, checkpoint_seconds=_SECONDS, checkpoint_at=steps)
