@@ -180,13 +180,13 @@ class _Training:
         if rows > available:
             raise ValueError(f"expected at least rows={rows} training rows, got {available}")
         self.settings, self.folder = settings, folder
-        self.identity = {} if folder is None else _identity(jobs, split, settings)
         self.histories = [History([], [], [], []) for _ in jobs]
         x, y = _table(split.train)
         own = torch.stack([(job.part * rows + torch.arange(rows)) % available for job in jobs])  # (r, rows)
         members = [job.member() for job in jobs]
         seen = _rows(x[own], y[own], jobs, settings)
         self.order = order_of(members, seen)
+        self.identity = {} if folder is None else _identity(jobs, split, settings, self.order)
         own, sorted_jobs = own[self.order], [jobs[k] for k in self.order]
         dtype = _DTYPES[settings.dtype]
         self.stack = Stack(
@@ -274,12 +274,13 @@ def _rows(inputs: Tensor, targets: Tensor, jobs: Sequence[Job], settings: Settin
     return StackRows(inputs, targets, range(r), [n] * r, [job.seed for job in jobs], epochs=settings.steps)
 
 
-def _identity(jobs: Sequence[Job], split: Split, settings: Settings) -> dict[str, Any]:
-    """What the numbers of a training depend on."""
+def _identity(jobs: Sequence[Job], split: Split, settings: Settings, order: Sequence[int]) -> dict[str, Any]:
+    """What the numbers of a training depend on, and the order of the runs in its state."""
     shared = {key: value for key, value in asdict(settings).items() if not key.startswith(("checkpoint", "feature"))}
     left_out = "name", *(() if any(job.options for job in jobs) else ("options",))  # a later key
     own = [{key: value for key, value in asdict(job).items() if key not in left_out} for job in jobs]
-    return {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
+    found = {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
+    return found if len(jobs) == 1 else {**found, "order": list(order)}
 
 
 def _table(rows: Rows) -> tuple[Tensor, Tensor]:

@@ -211,7 +211,6 @@ class Stack:
         self._graph_steps = max(k for k in range(1, _AT_ONCE[self.device.type] + 1) if every % k == 0)
         return self._graph_steps
 
-    @torch.no_grad()
     def advance(self, steps: int) -> None:
         """So many steps; on a GPU, where all is computed together, those of :meth:`at_once` are a graph."""
         alone = self.device.type != "cuda" or self.singles or self.rows.batch_size is not None
@@ -231,6 +230,7 @@ class Stack:
         self.step = now
         return graph
 
+    @torch.no_grad()
     def _advance(self, steps: int) -> None:
         for draws in self.regularizers.draws(self._number, steps, self.targets):
             self._step(draws)
