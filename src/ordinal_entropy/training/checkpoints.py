@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition
@@ -120,34 +120,6 @@ class OfRun(NamedTuple):
     table: str  # digest of the one it is trained on
     state: dict[str, Any]  # "epoch", and what `Stack.run_state` gives
     history: list[dict[str, dict[str, float]]]  # of all epochs so far, by part, then by metric
-
-    def check(self, folder: Path, parameters: Mapping[str, Tensor], balance: Tensor, own: nn.Module) -> None:
-        """A FolderError where it is not one of a run.
-
-        Args:
-            folder: that it was read from.
-            parameters: of the run, for names and shapes.
-            balance: likewise.
-            own: what the run has beside its part of a stack.
-        """
-        state = self.state
-        with runs.reading(folder / FILE, REMEDY):
-            for name in _OF_PARAMETERS:
-                if state[name].keys() != parameters.keys():
-                    raise ValueError(f"expected {name} of {', '.join(parameters)}, got {', '.join(state[name])}")
-                runs.require_form(state[name], dict(parameters), name)
-            runs.require_form(state["balance"], balance, "balance")
-            values, optimised = own.state_dict(), dict(own.named_parameters())
-            for name in _OF_OWN if state["own"] else ():
-                of_all = name in ("own", "own_best")
-                expected = values if of_all else {key: optimised[key] for key in state[name] if key in optimised}
-                if state[name].keys() != expected.keys():
-                    there, got = ", ".join(expected) or "nothing", ", ".join(state[name])
-                    raise ValueError(f"expected {name} of {there}, got {got}")
-                if name != "own_steps":
-                    runs.require_form(state[name], {key: value.detach() for key, value in expected.items()}, name)
-            if not state["own_mean"].keys() == state["own_square"].keys() == state["own_steps"].keys():
-                raise ValueError("expected own_mean, own_square and own_steps of the same parameters")
 
 
 def save_run(folder: Path, checkpoint: OfRun) -> None:

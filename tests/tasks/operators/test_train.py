@@ -16,7 +16,7 @@ from ordinal_entropy.balance import Balance
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators import jobs as jobs_module
 from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
+from ordinal_entropy.tasks.operators.train import Job, Settings, Split
 from ordinal_entropy.training.stacked import network as networks
 from ordinal_entropy.training.stacked import stack as stacks
 from ordinal_entropy.training.stacked.draws import drawn_rows
@@ -172,7 +172,7 @@ def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, 
         assert relative_difference(stacked[k], expected) < 1e-10, job
         assert histories[k].steps == history.steps == [0, 25, 50, 60]
         np.testing.assert_allclose(histories[k].test, history.test, rtol=1e-9)
-        assert histories[k].last == pytest.approx(score, rel=1e-9)
+        assert histories[k].test[-1] == pytest.approx(score, rel=1e-9)
 
 
 def test_a_thousand_steps_stacked_alone_and_by_a_plain_loop(tmp_path):
@@ -186,7 +186,7 @@ def test_a_thousand_steps_stacked_alone_and_by_a_plain_loop(tmp_path):
         expected, score = plain_run(job, split, settings)
         assert relative_difference(stacked[k], alone) < 1e-10
         assert relative_difference(stacked[k], expected) < 1e-10
-        assert histories[k].last == pytest.approx(score, rel=1e-9)
+        assert histories[k].test[-1] == pytest.approx(score, rel=1e-9)
 
 
 def check_every_step(jobs, split, settings, every):
@@ -274,11 +274,11 @@ def test_a_diverged_run_does_not_disturb_the_others(tmp_path, method):
     settings = Settings(steps=20, hidden=8, evaluate_every=10, dtype="float64")
     jobs = [Job(method, seed=k, part=k, rows=40, initial="default", bins=5) for k in range(3)]
     histories, stacked = trained(jobs, split, settings, tmp_path / "stack")
-    assert math.isnan(histories[1].last)
+    assert math.isnan(histories[1].test[-1])
     for k in (0, 2):
         (alone,), (parameters,) = trained([jobs[k]], split, settings, tmp_path / str(k))
         assert relative_difference(stacked[k], parameters) < 1e-12
-        assert histories[k].last == pytest.approx(alone.last, rel=1e-12)
+        assert histories[k].test[-1] == pytest.approx(alone.test[-1], rel=1e-12)
 
 
 def test_float32_follows_float64():
@@ -298,7 +298,7 @@ def test_scores_at_the_start_are_those_of_the_first_parameters():
     settings = Settings(steps=0, hidden=8, dtype="float64")
     (history,) = train.train([job], split, settings)
     assert history.steps == [0]
-    assert history.last == pytest.approx(plain_run(job, split, settings)[1], rel=1e-12)
+    assert history.test[-1] == pytest.approx(plain_run(job, split, settings)[1], rel=1e-12)
     own = Split(Rows(*(part[80:] for part in split.train)), split.validation, split.test)
     assert train.train([replace(job, part=0)], own, settings)[0].train == pytest.approx(history.train, rel=1e-12)
 
@@ -388,7 +388,7 @@ class TestCheckpoint:
         histories = train.train(self.jobs, a_split(), self.settings, folder=tmp_path)
         step, scores = train.evaluate(self.jobs, a_split(), self.settings, folder=tmp_path)
         assert step == 47
-        assert [s.test for s in scores] == [h.last for h in histories]
+        assert [s.test for s in scores] == [h.test[-1] for h in histories]
         with pytest.raises(FileNotFoundError, match="expected a checkpoint in"):
             train.evaluate(self.jobs, a_split(), self.settings, folder=tmp_path / "other")
 
@@ -460,15 +460,6 @@ def test_settings_that_cannot_be():
             Settings(**{"steps": 1, **wrong})
     with pytest.raises(ValueError, match="expected rows and samples"):
         Job("ld", 0, samples=0)
-
-
-def test_history_with_nan():
-    nan = math.nan
-    history = History([0, 1, 2], [1.0, nan, nan], [2.0, 1.0, nan], [5.0, 6.0, nan])
-    assert (history.best_validation, history.best_test) == (6.0, 5.0)
-    assert math.isnan(history.last)
-    nothing = History([0], [nan], [nan], [nan])
-    assert math.isnan(nothing.best_validation) and math.isnan(nothing.best_test)
 
 
 def test_precision_is_put_back():
@@ -658,4 +649,3 @@ def test_epochs_of_a_first_stage_have_no_score(of_every_kind):
     settings = replace(SINGLES, steps=8, evaluate_every=2)
     (history,) = train.train([Job("first", seed=0, rows=40, initial="default")], a_split(), settings)
     assert [math.isnan(score) for score in history.validation] == [True, True, True, False, False]
-    assert history.best_validation in history.test[3:]

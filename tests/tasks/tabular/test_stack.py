@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
 from ordinal_entropy.tasks.tabular.jobs import Job, Settings
 from ordinal_entropy.tasks.tabular.scored import Scored
 from ordinal_entropy.training.stacked import network
+from ordinal_entropy.training.stacked.members import prepared
 from ordinal_entropy.training.stacked.network import Shape
 
 from of_every_kind import NAMES
@@ -78,7 +80,8 @@ def alone(job):
         pieces = network.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
         pieces = network.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
     y = torch.from_numpy(job.seen.standardized()).to(job.shape.dtype)[:, None]
-    own = job.prepared()
+    member, inputs = job.member(), torch.from_numpy(job.seen.train.inputs).to(y)
+    own = prepared(member, inputs, y, job.shape.hidden)
     method = own.method
     parameters += list(own.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
@@ -173,7 +176,7 @@ def test_a_method_of_any_kind_goes_on_from_its_state(name, of_every_kind):
     jobs = [job(name, 0, view, dtype=torch.float64)]
     _, history = trained(jobs)
     half, _ = trained(jobs, epochs=2)
-    again, rest = trained(jobs, epochs=1, states=[half.state(0)])
+    again, rest = trained(jobs, epochs=1, states=[(Path(), half.state(0))])
     assert rest[-1][0]["test"] == pytest.approx(history[-1][0]["test"], rel=1e-9)
     assert again.scores(best=True)[0]["test"]["rmse"] > 0
 
@@ -198,7 +201,7 @@ def test_a_parameter_of_the_second_stage_goes_on_with_its_own_steps(of_every_kin
     whole = Scored(jobs, settings, device="cpu")
     for _ in range(4):  # three of the first stage
         train_epoch(whole)
-    again = Scored(jobs, settings, device="cpu", states=[whole.state(0)])
+    again = Scored(jobs, settings, device="cpu", states=[(Path(), whole.state(0))])
     for scored in (whole, again):
         train_epoch(scored)
     found = [scored.stack.own[0].method.parts["offset"].offset.item() for scored in (whole, again)]
@@ -289,7 +292,7 @@ def test_going_on_ends_in_the_same_numbers():
     jobs = [job(method, seed, seen_by[seed]) for method in ("baseline", "oe-balanced") for seed in seen_by]
     whole, history = trained(jobs, epochs=4)
     half, _ = trained(jobs, epochs=2)
-    states = [half.state(run) for run in range(len(jobs))]
+    states = [(Path(), half.state(run)) for run in range(len(jobs))]
     train_epoch(half)  # does not touch the states
     for own in ([0], [5, 3], [1, 2, 4]):
         again, rest = trained([jobs[run] for run in own], epochs=2, states=[states[run] for run in own])

@@ -21,6 +21,7 @@ from ordinal_entropy.tasks.operators.data import Array, Rows
 from ordinal_entropy.tasks.operators.jobs import Job
 from ordinal_entropy.training import checkpoints
 from ordinal_entropy.training.checkpoints import OfStack
+from ordinal_entropy.training.outcomes import Scores
 from ordinal_entropy.training.stacked import loop, saved_features
 from ordinal_entropy.training.stacked.members import Rows as StackRows
 from ordinal_entropy.training.stacked.members import order_of
@@ -65,43 +66,13 @@ class Split(NamedTuple):
     test: Rows
 
 
-class Scores(NamedTuple):
-    """Mean squared errors of one run in the units of the targets: on its training rows, validation and test rows."""
-
-    train: float
-    validation: float
-    test: float
-
-
 class History(NamedTuple):
-    """The scores of one run at the steps it was evaluated at.
-
-    Example:
-        >>> history = History([0, 10, 20], [3.0, 2.0, 1.0], [5.0, 4.0, 4.5], [7.0, 6.0, 5.0])
-        >>> history.last, history.best_validation, history.best_test
-        (5.0, 6.0, 5.0)
-    """
+    """The scores of one run at the steps it was evaluated at: mean squared errors in the units of the targets."""
 
     steps: list[int]
     train: list[float]
     validation: list[float]
     test: list[float]
-
-    @property
-    def last(self) -> float:
-        """The test score after the last step."""
-        return self.test[-1]
-
-    @property
-    def best_validation(self) -> float:
-        """The test score at the step with the smallest validation score; NaN if there is none."""
-        score, place = min(((v, k) for k, v in enumerate(self.validation) if not math.isnan(v)), default=(math.nan, -1))
-        return math.nan if math.isnan(score) else self.test[place]
-
-    @property
-    def best_test(self) -> float:
-        """The smallest test score, which no one can know without the test rows; NaN if there is none."""
-        return min((score for score in self.test if not math.isnan(score)), default=math.nan)
 
 
 def train(

@@ -4,11 +4,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
-
 from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.tasks.tabular.inputs import Seen
-from ordinal_entropy.training.stacked.members import Member, Own, prepared, steps_and_rows
+from ordinal_entropy.training.stacked.members import Member, steps_and_rows
 from ordinal_entropy.training.stacked.network import Shape
 
 
@@ -40,9 +38,3 @@ class Job:
     def member(self) -> Member:
         """Of a stack."""
         return Member(self.seed, self.method, first=self.shape.first)
-
-    def prepared(self) -> Own:
-        """What it has beside its part of a stack."""
-        targets = torch.from_numpy(self.seen.standardized()).to(self.shape.dtype)[:, None]
-        inputs = torch.from_numpy(self.seen.train.inputs).to(self.shape.dtype)
-        return prepared(self.member(), inputs, targets, self.shape.hidden)

@@ -259,8 +259,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         seen = seen._replace(test=preparation.part(other, np.arange(len(other.targets))))
         parts, main = ("test",), f"all {len(other.targets):,}"
     job = _job(plan._replace(recipe=recipe), seen)
-    train.check(place, there, job)
-    scored = Scored([job], _settings(recipe), device=device, states=[there.state])
+    scored = Scored([job], _settings(recipe), device=device, states=[(place, there.state)])
     (last,) = scored.scores(parts)
     (best,) = scored.scores(("test",), best=True)
     scores: dict[str, float] = {"step": scored.stack.epoch}

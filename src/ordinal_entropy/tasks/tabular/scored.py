@@ -6,14 +6,17 @@ scores.
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ordinal_entropy import runs
 from ordinal_entropy.tasks.tabular.inputs import Part
 from ordinal_entropy.tasks.tabular.jobs import Job, Settings
 from ordinal_entropy.tasks.tabular.metrics import NAMES, errors
+from ordinal_entropy.training.checkpoints import FILE, REMEDY
 from ordinal_entropy.training.stacked.members import Rows, order_of
 from ordinal_entropy.training.stacked.network import Pieces, Shape, pieces_of
 from ordinal_entropy.training.stacked.stack import Stack
@@ -37,11 +40,17 @@ class Scored:
         jobs: all with the same ``key(settings)``.
         settings: of all.
         device: "cpu", "cuda", ...
-        states: to go on from, each with its "epoch", the same of all; None: from the beginning.
+        states: to go on from, of each run the folder that it was read from and what it was: its "epoch", the same of
+            all, and the rest. None: from the beginning.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], settings: Settings, *, device: str, states: Sequence[dict[str, Any]] | None = None
+        self,
+        jobs: Sequence[Job],
+        settings: Settings,
+        *,
+        device: str,
+        states: Sequence[tuple[Path, dict[str, Any]]] | None = None,
     ) -> None:
         if len({job.key(settings) for job in jobs}) != 1:
             raise ValueError("expected runs of one shape in a stack, got several")
@@ -68,7 +77,10 @@ class Scored:
             pieces=_pieces([jobs[k] for k in self.order], device),
         )
         if states:
-            self.stack.restore_runs([states[k] for k in self.order], states[0]["epoch"])
+            for (folder, state), place in zip(states, self.place, strict=True):
+                with runs.reading(folder / FILE, REMEDY):
+                    self.stack.check_run(place, state)
+            self.stack.restore_runs([states[k][1] for k in self.order], states[0][1]["epoch"])
 
     def _rows(self, order: Sequence[int], sets: Sequence[int], settings: Settings) -> Rows:
         """To train on, of the jobs in an order."""

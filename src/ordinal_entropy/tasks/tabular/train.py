@@ -5,7 +5,6 @@ ends in the numbers that it would have had, but for rounding if it goes on besid
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -18,8 +17,7 @@ from ordinal_entropy.training.checkpoints import OfRun, load_run, save_run
 from ordinal_entropy.training.outcomes import places
 from ordinal_entropy.training.plans import Progress
 from ordinal_entropy.training.runner import OnScores
-from ordinal_entropy.training.stacked import loop, network, saved_features
-from ordinal_entropy.training.stacked.strengths import TERMS
+from ordinal_entropy.training.stacked import loop, saved_features
 from ordinal_entropy.vision.features import kept_scores
 
 METRIC = "rmse"
@@ -45,15 +43,7 @@ def begun(run: runs.Run, job: Job, settings: Settings, table: str) -> OfRun | No
         raise runs.FolderError(
             f"expected the table that the run in {run.path} began with, got another; choose another folder"
         )
-    if there is not None:
-        check(run.path, there, job)
     return there
-
-
-def check(folder: Path, there: OfRun, job: Job) -> None:
-    """A FolderError where the checkpoint of a folder is not one of a run."""
-    balance = torch.zeros(1 + TERMS + 1, dtype=job.shape.dtype)
-    there.check(folder, network.initial(job.shape, job.seed), balance, job.prepared())
 
 
 def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | None, on_scores: OnScores) -> None:
@@ -66,7 +56,7 @@ def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | No
         on_scores: told the epoch, the scores of the runs, and what else is logged of each, after each epoch.
     """
     settings = waiting[0].settings
-    states = [each.there.state for each in waiting if each.there is not None]
+    states = [(each.run.path, each.there.state) for each in waiting if each.there is not None]
     histories = [[] if each.there is None else list(each.there.history) for each in waiting]
     scored = Scored([each.job for each in waiting], settings, device=device, states=states)
     stack = scored.stack

@@ -101,10 +101,9 @@ class Kind(NamedTuple):
 def kind_of(member: Member, targets: Tensor) -> Kind:
     """The kind of a run that is trained on some targets."""
     method, outputs = member.method, member.method.outputs(1)
-    distinct = len(torch.unique(targets)) == targets.numel()
-    unit = unit_of(method, distinct=distinct)
+    unit = unit_of(method, targets)
     if unit is not None:
-        idle = unit.diversity_weight == 0 and (unit.tightness_weight == 0 or distinct)
+        idle = unit.diversity_weight == unit.tightness_weight == 0
         return Kind(outputs, 0, "", 0) if idle else Kind(outputs, 1, repr(unit), member.samples or 0)
     needs = method.requirements()
     if not needs:

@@ -50,14 +50,15 @@ class _Bundle(NamedTuple):
     ahead: bool  # weights are found ahead
 
 
-def unit_of(method: Composition, *, distinct: bool = False) -> OrdinalEntropy | None:
+def unit_of(method: Composition, targets: Tensor) -> OrdinalEntropy | None:
     """The regularizer of a method that is nothing else, without its strengths, a group of rows for each run.
 
     Runs of which this is the same are one call. None where the method has other parts, or draws or remembers rows.
+    Where no two rows have equal targets, each is a center of its own and the tightness is 0.
 
     Args:
         method: of a run.
-        distinct: no two rows have equal targets, so that each is a center of its own and the tightness is 0.
+        targets: that it is trained on.
     """
     part = next(iter(method.parts.values()))
     if len(method.parts) > 1 or not isinstance(part, Regularizer):
@@ -67,7 +68,7 @@ def unit_of(method: Composition, *, distinct: bool = False) -> OrdinalEntropy | 
         return None
     options = {name: getattr(own, name) for name in inspect.signature(OrdinalEntropy).parameters}
     weights = {name: float(options[name] != 0) for name in ("diversity_weight", "tightness_weight")}
-    if distinct and own.grouping == "unique":
+    if own.grouping == "unique" and len(torch.unique(targets)) == targets.numel():
         options["grouping"], weights["tightness_weight"] = "none", 0.0
     return OrdinalEntropy(**{**options, **weights, "balance": None, "per": "image"})
 

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.methods import Batch, first_epochs, squared_error, step_from
+from ordinal_entropy.methods import Batch, Composition, first_epochs, squared_error, step_from
+from ordinal_entropy.runs import require_form
 from ordinal_entropy.training.graphs import captured
 from ordinal_entropy.training.stacked import network
 from ordinal_entropy.training.stacked.members import Member, Own, Rows, joined, kind_of, prepared
@@ -132,21 +133,17 @@ class Stack:
         return found
 
     def _regularize(self, hidden: int) -> None:
-        units = {}
-        for runs in self._regularized:
-            targets = self.rows.of_run(runs.start)[1]
-            distinct = len(torch.unique(targets)) == targets.numel()
-            units[runs.start] = unit_of(self.members[runs.start].method, distinct=distinct)
-        regularized = {run for runs in self._regularized for run in range(runs.start, runs.stop)}
-        methods = [own.method if run in regularized else None for run, own in enumerate(self.own)]
-        self.strengths = Strengths(methods, self.targets)
+        methods: list[Composition | None] = [None] * len(self.own)
         groups = []
         for runs in self._regularized:
-            unit, samples = units[runs.start], self.members[runs.start].samples
+            methods[runs] = [own.method for own in self.own[runs]]
+            member = self.members[runs.start]
+            unit, samples = unit_of(member.method, self.rows.of_run(runs.start)[1]), member.samples
             assert unit is not None
             if samples is not None and self.rows.batch_size is not None:
                 raise ValueError("expected steps of all rows where rows are drawn for regularizers, got batches")
             groups.append(Group(runs, unit, samples if samples is None else min(samples, self.step_rows)))
+        self.strengths = Strengths(methods, self.targets)
         seeds = torch.tensor([member.seed for member in self.members], device=self.device)
         self.regularizers = Regularizers(groups, self.strengths, seeds, hidden)
 
@@ -439,6 +436,19 @@ class Stack:
             own = {each: tensor for each, tensor in self._moments_of(run).items() if each.startswith(f"{key}.")}
             found[name] = {each.partition(".")[2]: tensor.cpu().clone() for each, tensor in own.items()}
         return found
+
+    def check_run(self, run: int, state: dict[str, Any]) -> None:
+        """A ValueError where a state has not the form of :meth:`run_state`; one of a method may be missing whole."""
+        example = self.run_state(run)
+        for name in _MOMENTS.values():  # none of what no step has changed yet
+            example[name] = {key: tensor for key, tensor in example[name].items() if key in state["own_mean"]}
+        for name, form in example.items():
+            if name == "best_score" or (name.startswith("own") and not state["own"]):
+                continue
+            if isinstance(form, dict) and state[name].keys() != form.keys():
+                there, got = (", ".join(each) or "nothing" for each in (form, state[name]))
+                raise ValueError(f"expected {name} of {there}, got {got}")
+            require_form(state[name], form, name)
 
     @torch.no_grad()
     def restore_runs(self, states: Sequence[dict[str, Any]], epoch: int) -> None:
