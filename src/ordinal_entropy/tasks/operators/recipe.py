@@ -157,7 +157,7 @@ def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     method = method_of(job)
-    require_trainable(method, "rows of an operator")
+    require_trainable(method, "operators")
     first_epochs(method, plan.recipe.steps)  # too few for two stages are an error
 
 

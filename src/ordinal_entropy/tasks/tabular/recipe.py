@@ -129,7 +129,7 @@ def check(recipe: Tabular) -> None:
 def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     method = _method(plan)
-    require_trainable(method)
+    require_trainable(method, "tables")
     first_epochs(method, plan.recipe.epochs)  # too few for two stages are an error
 
 

@@ -82,11 +82,11 @@ def prepared(member: Member, inputs: Tensor, targets: Tensor, hidden: int) -> Ow
     return Own(method, head)
 
 
-def require_trainable(method: Composition, rows: str = "rows of a table") -> None:
+def require_trainable(method: Composition, of: str = "runs") -> None:
     """A ValueError where a method needs what a stack cannot do."""
     views = "views" in method.requirements()
-    because = f"{rows} have no augmented views" if views else "its runs share one step"
-    require(method, _CAN, "a stack of runs", because)
+    because = "its rows have no augmented views" if views else "its runs share one step"
+    require(method, _CAN, f"a stack of {of}", because)
 
 
 class Kind(NamedTuple):
