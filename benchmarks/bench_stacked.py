@@ -5,7 +5,7 @@
 
 The networks and rows of the linear operator: 1000 rows of 101 numbers, 101 -> 100 -> 100 -> 1, full batch, AdamW.
 "Alone" is the plain way: ``nn.Sequential``, ``torch.optim.AdamW``, autograd, ``functional.diversity`` on ten drawn
-rows, one network after the other. "Stacked" is ``tasks.operators.train`` (on a GPU its CUDA graph). Both take turns;
+rows, one network after the other. "Stacked" is ``training.stacked`` (on a GPU its CUDA graph). Both take turns;
 the smallest of all rounds counts, since other programs can only add to a time. Float32.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from ordinal_entropy import functional
-from ordinal_entropy.tasks.operators import graph
 from ordinal_entropy.tasks.operators.jobs import Job
-from ordinal_entropy.tasks.operators.stepping import Stepping
+from ordinal_entropy.training.stacked.members import Rows
+from ordinal_entropy.training.stacked.network import Shape
+from ordinal_entropy.training.stacked.stack import Stack
 
 import record
 
@@ -57,27 +59,21 @@ def alone(method: str, x: torch.Tensor, y: torch.Tensor) -> Callable[[int], None
 
 def stacked(method: str, x: torch.Tensor, y: torch.Tensor, at_once: int) -> Callable[[int], None]:
     """Steps of all networks at once."""
-    jobs = [
-        Job(method, seed=k, rows=ROWS, samples=SAMPLES, strength=STRENGTH, initial="default") for k in range(len(x))
-    ]
-    stepping = Stepping(
-        jobs,
-        x.double().cpu(),
-        y.double().cpu(),
-        hidden=HIDDEN,
+    job = Job(method, seed=0, rows=ROWS, samples=SAMPLES, strength=STRENGTH, initial="default")
+    runs = len(x)
+    stack = Stack(
+        [replace(job, seed=k).member() for k in range(runs)],
+        Shape(0, INPUTS, hidden=HIDDEN),
+        Rows(x, y.double(), range(runs), [ROWS] * runs, range(runs), epochs=0),
         learning_rate=RATE,
         weight_decay=DECAY,
-        dtype=torch.float32,
         device=x.device,
     )
-    captured = graph.captured(stepping, at_once) if x.is_cuda else None
+    stack.at_once(at_once)  # on a GPU as a graph
 
     def advance(steps: int) -> None:
         for _ in range(steps // at_once):
-            if captured is None:
-                stepping.advance(at_once)
-            else:
-                captured.replay()
+            stack.advance(at_once)
 
     return advance
 

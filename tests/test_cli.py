@@ -28,7 +28,7 @@ from ordinal_entropy.environment import PARTS
 from ordinal_entropy.recipes import flat
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.tasks.operators import recipe as operators
-from ordinal_entropy.tasks.operators import train
+from ordinal_entropy.training.stacked.stack import Stack
 from paired_scores import summed
 
 TINY = [
@@ -243,13 +243,13 @@ def test_a_round_with_a_failure_finds_its_runs_again(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(operators.train, "train", broken(("oe", 1)))
         assert "oe, seed 1 failed" in words(call(*options).stdout)
-    trained, real = [], train._Training.advance
+    trained, real = [], Stack.advance
 
-    def noted(self):
-        trained.extend((job["method"], job["seed"]) for job in self.identity["jobs"])
-        real(self)
+    def noted(self, steps):
+        trained.extend((member.method.name, member.seed) for member in self.members)
+        real(self, steps)
 
-    monkeypatch.setattr(train._Training, "advance", noted)
+    monkeypatch.setattr(Stack, "advance", noted)
     assert "failed" not in call(*options).stdout
     assert set(trained) == {("oe", 1)}
     names = [f"{method}-seed{seed}" for method in ("baseline", "oe") for seed in range(4)]

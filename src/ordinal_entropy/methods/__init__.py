@@ -11,6 +11,7 @@ from ordinal_entropy.methods.composition import (
     forward_step,
     require,
     stage_of,
+    step_from,
     training_loss,
     what_is_needed,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "split",
     "squared_error",
     "stage_of",
+    "step_from",
     "training_loss",
     "weighted_mean",
     "what_is_needed",

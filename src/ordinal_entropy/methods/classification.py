@@ -1,6 +1,6 @@
 """Regression as classification: cross-entropy on uniform bins of the target, in place of the task loss."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -73,6 +73,7 @@ class Classification(Method):
 
     kind = "head"
     maps = True
+    over_groups: ClassVar[bool] = True
     low: float | Tensor
     high: float | Tensor
 

@@ -418,6 +418,28 @@ def forward_step(
     batch = method.change(batch, generator)
     with torch.set_grad_enabled(torch.is_grad_enabled() and stage != "head"):
         features = encoder(batch.inputs)
+    return step_from(features, method, head, batch, task, stage=stage)
+
+
+def step_from(
+    features: Tensor,
+    method: Composition,
+    head: Callable[[Tensor], Any],
+    batch: Batch,
+    task: TaskLoss,
+    *,
+    stage: str = "joint",
+) -> Step:
+    """What :func:`forward_step` does behind the encoder, for a loop whose encoder is that of many runs.
+
+    Args:
+        features: of the inputs of the batch.
+        method: that has changed the batch.
+        head: as in :func:`training_loss`.
+        batch: as the method has changed it.
+        task: as in :func:`training_loss`.
+        stage: likewise.
+    """
     outputs = None if stage == "encoder" else head(method.calibrate(features, batch))
     method.observe(features.detach(), batch.targets)
     return Step(batch, features, outputs, task)

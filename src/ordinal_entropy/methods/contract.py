@@ -63,7 +63,9 @@ class Method(nn.Module):
     views: int = 1  # augmented views of each row that a batch holds, one after the other
     maps: ClassVar[bool] = False  # takes maps as well as rows, and honours the mask
     weighs_repeats: ClassVar[bool] = False  # honours ``batch.repeats``
-    over_groups: ClassVar[bool] = False  # a term of features (g, n, d) is the mean over the groups: stacks call it once
+    # Stacks call it once for many runs: a term of features (g, n, d), or with each buffer (g, ...) a loss of outputs
+    # (g, n, o), is the mean over the groups.
+    over_groups: ClassVar[bool] = False
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Looks at the training rows once, before the first step.

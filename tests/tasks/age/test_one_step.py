@@ -11,7 +11,7 @@ from PIL import Image
 from ordinal_entropy.models import backbones
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.age.recipe import AGE, Age, faces, split_for
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import mixed, training_steps
@@ -57,7 +57,7 @@ def recipe_of(root, **settings) -> Age:
 def weights_after(root, tmp_path, **settings) -> dict:
     plan = Plan("baseline", SEED, recipe_of(root, **settings))
     AGE.train([plan], device="cpu", folder=tmp_path)
-    return read_checkpoint(tmp_path / f"baseline-seed{SEED}" / "last.ckpt").weights
+    return load_images(tmp_path / f"baseline-seed{SEED}" / "last.ckpt").weights
 
 
 def slope(error: float, loss: str) -> float:

@@ -13,7 +13,7 @@ from ordinal_entropy.recipes import changed, full_name, leaves, override
 from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.features import SCORES, kept_scores
 
@@ -94,7 +94,7 @@ def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path)
     (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = AGE.train([plan._replace(recipe=tiny(drawn))], device="cpu", folder=tmp_path / "single")
     folder = tmp_path / "runs" / run_names([plan])[0]
-    weights = read_checkpoint(folder / "last.ckpt").weights
+    weights = load_images(folder / "last.ckpt").weights
     assert {value.dtype for value in weights.values()} == {torch.float64, torch.int64}  # BatchNorm counts
     assert any(not torch.equal(value, value.float().double()) for value in weights.values())
     assert outcome.test == pytest.approx(single.test, rel=1e-2) and outcome.test != single.test

@@ -16,7 +16,7 @@ from ordinal_entropy.models import csrnet
 from ordinal_entropy.recipes import changed, described, override
 from ordinal_entropy.tasks.crowd import data, density, generated
 from ordinal_entropy.tasks.crowd.recipe import CROWD, PRESETS, Crowd, crowds, prepare, split_for
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
@@ -120,7 +120,7 @@ def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path)
     (outcome,) = CROWD.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = CROWD.train([plan._replace(recipe=tiny(drawn))], device="cpu", folder=tmp_path / "single")
     folder = tmp_path / "runs" / run_names([plan])[0]
-    weights = read_checkpoint(folder / "last.ckpt").weights
+    weights = load_images(folder / "last.ckpt").weights
     assert {value.dtype for value in weights.values()} == {torch.float64, torch.int64}  # BatchNorm counts
     assert any(not torch.equal(value, value.float().double()) for value in weights.values())
     assert outcome.test == pytest.approx(single.test, rel=1e-2) and outcome.test != single.test
@@ -191,7 +191,7 @@ def test_a_step_is_that_of_the_formula(drawn, tmp_path, loss, crop):
     recipe = tiny(drawn, *settings)
     plan = Plan("oe", SEED, recipe)
     CROWD.train([plan], device="cpu", folder=tmp_path)
-    found = read_checkpoint(tmp_path / f"oe-seed{SEED}" / "last.ckpt").weights
+    found = load_images(tmp_path / f"oe-seed{SEED}" / "last.ckpt").weights
 
     split = split_for(plan, crowds(recipe)).train
     with torch.random.fork_rng():
@@ -233,7 +233,7 @@ def test_scores_are_of_whole_images_against_the_annotated_heads(drawn, tmp_path)
     recipe = tiny(drawn, "epochs=1")
     (outcome,) = CROWD.train([Plan("baseline", 0, recipe)], device="cpu", folder=tmp_path)
     network = csrnet.create("test_resnet", widths=(8,), batch_norm=True)
-    network.load_state_dict(read_checkpoint(tmp_path / "baseline-seed0" / "last.ckpt").weights)
+    network.load_state_dict(load_images(tmp_path / "baseline-seed0" / "last.ckpt").weights)
     errors = []
     for record in data.records(drawn)[0]:
         if record.split == "test":

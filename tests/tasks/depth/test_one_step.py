@@ -13,7 +13,7 @@ from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import augmented, random_draws
 from ordinal_entropy.tasks.depth.recipe import DEPTH, Depth
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
@@ -163,7 +163,7 @@ def by_hand(root, model, method, loss="mse", form="newcrfs", strength=1.0, bins=
 def test_a_step_is_that_of_the_formula(root, tmp_path, model, method, settings):
     plan = Plan(method, SEED, recipe_of(root, model, **settings))
     DEPTH.train([plan], device="cpu", folder=tmp_path)
-    found = read_checkpoint(tmp_path / f"{method}-seed{SEED}" / "last.ckpt").weights
+    found = load_images(tmp_path / f"{method}-seed{SEED}" / "last.ckpt").weights
     form = settings.get("silog_form", "newcrfs")
     others = {key: value for key, value in settings.items() if key != "silog_form"}
     expected = by_hand(root, model, method, form=form, **others)

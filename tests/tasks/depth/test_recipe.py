@@ -16,7 +16,7 @@ from ordinal_entropy.recipes import changed, full_name, leaves, override
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.metrics import SCORES, depth_scores
 from ordinal_entropy.tasks.depth.recipe import DEPTH, PRESETS, Depth, prepare, rooms, split_for
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.large.saved_features import fixed_rows
 from ordinal_entropy.training.plans import Plan, run_names
 from ordinal_entropy.vision.features import SCORES as FEATURE_SCORES
@@ -121,7 +121,7 @@ def test_double_precision_from_the_first_step_to_the_checkpoint(rendered, tmp_pa
     (outcome,) = DEPTH.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = DEPTH.train([plan._replace(recipe=tiny(rendered))], device="cpu", folder=tmp_path / "single")
     folder = tmp_path / "runs" / run_names([plan])[0]
-    weights = read_checkpoint(folder / "last.ckpt").weights
+    weights = load_images(folder / "last.ckpt").weights
     assert {value.dtype for value in weights.values()} == {torch.float64, torch.int64}  # BatchNorm counts
     assert any(not torch.equal(value, value.float().double()) for value in weights.values())
     assert outcome.test == pytest.approx(single.test, rel=1e-2) and outcome.test != single.test
@@ -219,7 +219,7 @@ def test_scores_are_those_of_all_test_images(rendered, tmp_path):
     (outcome,) = DEPTH.train([plan], device="cpu", folder=tmp_path)
     made = prepare(plan, rooms(plan.recipe), {})
     network = made.make_network().eval()
-    network.load_state_dict(read_checkpoint(tmp_path / "baseline-seed0" / "last.ckpt").weights)
+    network.load_state_dict(load_images(tmp_path / "baseline-seed0" / "last.ckpt").weights)
     rows = torch.arange(len(made.data.test))
     seen = made.data.test.seen(Picked(rows, rows.tolist()), None)
     with torch.no_grad():
@@ -240,7 +240,7 @@ def test_one_test_image_is_kept_on_a_grid(rendered, tmp_path, memory):
     content = load_file(tmp_path / "baseline-seed0" / "features" / "image-0002.safetensors")
     made = prepare(plan, rooms(changed(plan.recipe, {"memory": 8})), {})
     network = made.make_network().eval()
-    network.load_state_dict(read_checkpoint(tmp_path / "baseline-seed0" / "last.ckpt").weights)
+    network.load_state_dict(load_images(tmp_path / "baseline-seed0" / "last.ckpt").weights)
     row = fixed_rows(len(made.data.test), 1)
     assert content["row"].tolist() == row.tolist() and content["row"] in fixed_rows(len(made.data.test), 8)
     seen = made.data.test.seen(Picked(row, row.tolist()), None)

@@ -12,12 +12,13 @@ from safetensors.torch import load_file
 from ordinal_entropy import runs
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.operators import kept, model, recipe, train
+from ordinal_entropy.tasks.operators import recipe, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import Job, Settings, Split
 from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.stacked import saved_features
 from ordinal_entropy.vision.features import kept_entropies, kept_file
-from plain_network import plain_network
+from plain_network import layers, plain_network
 
 JOBS = (
     Job("ld", seed=0, rows=40, initial="default", strength=0.1, name="one"),
@@ -58,7 +59,7 @@ def test_files_hold_what_a_plain_network_gives(tmp_path):
     training = train._Training(JOBS, split, SETTINGS, torch.device("cpu"), tmp_path)
     assert training.load()
     for k, job in enumerate(JOBS):
-        network = plain_network(model.of_run(training.stepping.stack, training.order.index(k)))
+        network = plain_network(layers(training.stack.network.parameters.of_run(training.order.index(k))))
         own = slice(40 * job.part, 40 * (job.part + 1))
         values = torch.from_numpy(split.train.values[own])
         for part, rows, which in (
@@ -116,7 +117,7 @@ def test_a_stopped_training_ends_with_the_same_files(tmp_path, error, stop):
 @pytest.mark.parametrize("during", ["write", "record"])
 def test_an_interrupt_within_an_evaluation_loses_nothing(tmp_path, monkeypatch, during):
     train.train(JOBS, a_split(), SETTINGS, folder=tmp_path / "straight")
-    where, name = (kept, "write") if during == "write" else (train._Training, "record")
+    where, name = (saved_features, "write") if during == "write" else (train._Training, "record")
     real = getattr(where, name)
 
     def interrupted(*given):

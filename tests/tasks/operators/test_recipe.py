@@ -9,10 +9,12 @@ import pytest
 pytest.importorskip("scipy", reason="the splines are SciPy's")
 
 from ordinal_entropy import runs
+from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.recipes import changed, described, flat, override
-from ordinal_entropy.tasks.operators import data, recipe, train
+from ordinal_entropy.tasks.operators import data, recipe
 from ordinal_entropy.tasks.operators.recipe import Operators
 from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.stacked.stack import Stack
 
 LINEAR = recipe.TASKS["linear"]
 TINY = changed(
@@ -173,13 +175,13 @@ TOO_HOT = RuntimeError("the device\nis too hot")
 
 def broken(*runs, error=TOO_HOT):
     """Steps of a stack, which raise an exception after the tenth where it has one of these runs; none: any."""
-    real = train._Training.advance
+    real = Stack.advance
 
-    def advance(self):
-        own = {(job["method"], job["seed"]) for job in self.identity.get("jobs", [])}
+    def advance(self, steps):
+        own = {(member.method.name, member.seed) for member in self.members}
         if self.step >= 10 and (not runs or own & set(runs)):
             raise error
-        real(self)
+        real(self, steps)
 
     return advance
 
@@ -215,7 +217,7 @@ class TestGoOn:
         expected, _ = self.trained(tmp_path / "whole")
         tmp_path = tmp_path / "broken"
         with monkeypatch.context() as patch:
-            patch.setattr(train._Training, "advance", broken(("baseline", 1)))
+            patch.setattr(Stack, "advance", broken(("baseline", 1)))
             outcomes, told = self.trained(tmp_path)
         failure = outcomes[1].failure
         assert (failure["type"], failure["message"]) == ("RuntimeError", "the device is too hot")
@@ -236,7 +238,15 @@ class TestGoOn:
         assert found[1].failure() is None and found[1].result() is not None
         assert self.trained(tmp_path) == (once_more, [])
 
-    def test_a_run_that_cannot_begin_fails_alone(self, tmp_path):
+    def test_a_run_that_cannot_begin_fails_alone(self, tmp_path, monkeypatch):
+        real = Classification.prepare
+
+        def prepare(method, targets, *rest):
+            if targets.min() == targets.max():
+                raise ValueError("expected targets that differ")
+            real(method, targets, *rest)
+
+        monkeypatch.setattr(Classification, "prepare", prepare)
         rows, test = data.generate("linear", train=90, test=50)
         rows.values[30:60] = 1.0  # of seed 1: no range for the bins
         data.write(tmp_path / "rows", "linear", rows, test)
@@ -244,12 +254,12 @@ class TestGoOn:
         plans = [Plan(method, seed, own) for method in ("baseline", "classification") for seed in range(3)]
         outcomes, _ = self.trained(tmp_path / "runs", plans)
         assert [outcome.failure is not None for outcome in outcomes] == [False] * 4 + [True, False]
-        assert outcomes[4].failure["message"].startswith("expected finite low < high")
+        assert outcomes[4].failure["message"].startswith("expected targets that differ")
         assert all(math.isfinite(outcome.last) for outcome in outcomes if outcome.failure is None)
 
     def test_one_by_one_a_stop_is_gone_on_from(self, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(train._Training, "advance", broken(("baseline", 0)))
+            patch.setattr(Stack, "advance", broken(("baseline", 0)))
             expected, _ = self.trained(tmp_path / "straight")
 
             def stop(done, total):
@@ -266,7 +276,7 @@ class TestGoOn:
     def test_features_lie_where_those_of_a_stack_do(self, tmp_path, monkeypatch):
         plans = [plan._replace(recipe=changed(TINY, {"feature_rows": 9})) for plan in self.plans]
         self.trained(tmp_path / "stack", plans)
-        monkeypatch.setattr(train._Training, "advance", broken(("ld", 1)))
+        monkeypatch.setattr(Stack, "advance", broken(("ld", 1)))
         self.trained(tmp_path / "alone", plans)
         files = [
             {path.relative_to(tmp_path / folder) for path in (tmp_path / folder).rglob("*.safetensors")}
@@ -279,7 +289,7 @@ class TestGoOn:
 
     def test_all_fail(self, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr(train._Training, "advance", broken())
+            patch.setattr(Stack, "advance", broken())
             outcomes, told = self.trained(tmp_path)
             assert all(outcome.failure["type"] == "RuntimeError" for outcome in outcomes)
             assert all(done <= total for done, total in told)
@@ -290,7 +300,7 @@ class TestGoOn:
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), ModuleNotFoundError("no scipy")])
     def test_what_is_no_failure_of_a_run_is_raised(self, error, tmp_path, monkeypatch):
-        monkeypatch.setattr(train._Training, "advance", broken(("ld", 1), error=error))
+        monkeypatch.setattr(Stack, "advance", broken(("ld", 1), error=error))
         with pytest.raises(type(error)):
             self.trained(tmp_path)
         assert not list(tmp_path.rglob("failure.json"))

@@ -3,8 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +13,14 @@ import torch.nn.functional as F
 
 from ordinal_entropy import functional, methods
 from ordinal_entropy.balance import Balance
-from ordinal_entropy.tasks.operators import data, graph, interrupts, model, stepping, train
+from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators import jobs as jobs_module
 from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.draws import drawn_rows
-from ordinal_entropy.tasks.operators.train import History, Job, Settings, Split
-from plain_network import plain_network
+from ordinal_entropy.tasks.operators.train import Job, Settings, Split
+from ordinal_entropy.training.stacked import network as networks
+from ordinal_entropy.training.stacked import stack as stacks
+from ordinal_entropy.training.stacked.draws import drawn_rows
+from plain_network import first_layers, layers, plain_network
 
 from of_every_kind import NAMES
 
@@ -92,7 +92,7 @@ def plain_run(job, split, settings):
     x, y = training_rows(job, split)
     outputs = job.bins if job.method == "classification" else 1
     sizes = x.shape[1], settings.hidden, settings.hidden, outputs
-    network = plain_network(model.initial(sizes, job.seed, job.initial))
+    network = plain_network(first_layers(sizes, job.seed, job.initial))
     adamw = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     for step in range(settings.steps):
         adamw.zero_grad()
@@ -131,7 +131,7 @@ def trained(jobs, split, settings, folder, device="cpu"):
     training = train._Training(jobs, split, settings, torch.device("cpu"), folder)
     assert training.load()
     place = {job: k for k, job in enumerate(training.order)}
-    return histories, [model.of_run(training.stepping.stack, place[k]) for k in range(len(jobs))]
+    return histories, [layers(training.stack.network.parameters.of_run(place[k])) for k in range(len(jobs))]
 
 
 def relative_difference(layers, expected):
@@ -172,7 +172,7 @@ def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, 
         assert relative_difference(stacked[k], expected) < 1e-10, job
         assert histories[k].steps == history.steps == [0, 25, 50, 60]
         np.testing.assert_allclose(histories[k].test, history.test, rtol=1e-9)
-        assert histories[k].last == pytest.approx(score, rel=1e-9)
+        assert histories[k].test[-1] == pytest.approx(score, rel=1e-9)
 
 
 def test_a_thousand_steps_stacked_alone_and_by_a_plain_loop(tmp_path):
@@ -186,7 +186,7 @@ def test_a_thousand_steps_stacked_alone_and_by_a_plain_loop(tmp_path):
         expected, score = plain_run(job, split, settings)
         assert relative_difference(stacked[k], alone) < 1e-10
         assert relative_difference(stacked[k], expected) < 1e-10
-        assert histories[k].last == pytest.approx(score, rel=1e-9)
+        assert histories[k].test[-1] == pytest.approx(score, rel=1e-9)
 
 
 def check_every_step(jobs, split, settings, every):
@@ -196,18 +196,19 @@ def check_every_step(jobs, split, settings, every):
     two programs cannot stay together, but each step can be held against the other's.
     """
     training = train._Training(jobs, split, settings, torch.device("cpu"), None)
-    stack = training.stepping.stack
+    stack = training.stack
+    heads = [(len(head.matrix), head.matrix.shape[2]) for head in stack.network.parameters.heads]
     for step in range(settings.steps):
-        stacks = [model.like(stack) for _ in range(3)]
-        for copy, name in zip(stacks, ("parameters", "mean", "square"), strict=True):
-            copy.flat.copy_(training.stepping.state[name])
-        training.stepping.advance(1)
+        copies = [networks.empty(stack.network.shape, heads) for _ in range(3)]
+        for copy, name in zip(copies, ("parameters", "mean", "square"), strict=True):
+            copy.flat.copy_(stack.state[name])
+        stack.advance(1)
         if step % every:
             continue
         for run, k in enumerate(training.order):
-            before, *moments = (model.of_run(copy, run) for copy in stacks)
+            before, *moments = (layers(copy.of_run(run)) for copy in copies)
             expected = plain_step(jobs[k], *training_rows(jobs[k], split), settings, before, moments, step)
-            assert relative_difference(model.of_run(stack, run), expected) < 1e-10, (step, jobs[k])
+            assert relative_difference(layers(stack.network.parameters.of_run(run)), expected) < 1e-10, (step, jobs[k])
     return training
 
 
@@ -237,9 +238,9 @@ def test_the_published_shape_for_a_thousand_steps(initial):
     training = check_every_step(jobs, split, settings, every=50)
     for run, k in enumerate(training.order):
         alone = train._Training([jobs[k]], split, settings, torch.device("cpu"), None)
-        alone.stepping.advance(settings.steps)
-        parameters = model.of_run(alone.stepping.stack, 0)
-        assert relative_difference(model.of_run(training.stepping.stack, run), parameters) < 1e-10
+        alone.stack.advance(settings.steps)
+        parameters = layers(alone.stack.network.parameters.of_run(0))
+        assert relative_difference(layers(training.stack.network.parameters.of_run(run)), parameters) < 1e-10
 
 
 def test_a_run_that_drew_one_target_only_does_not_change_the_strength_of_the_others(tmp_path):
@@ -273,11 +274,11 @@ def test_a_diverged_run_does_not_disturb_the_others(tmp_path, method):
     settings = Settings(steps=20, hidden=8, evaluate_every=10, dtype="float64")
     jobs = [Job(method, seed=k, part=k, rows=40, initial="default", bins=5) for k in range(3)]
     histories, stacked = trained(jobs, split, settings, tmp_path / "stack")
-    assert math.isnan(histories[1].last)
+    assert math.isnan(histories[1].test[-1])
     for k in (0, 2):
         (alone,), (parameters,) = trained([jobs[k]], split, settings, tmp_path / str(k))
         assert relative_difference(stacked[k], parameters) < 1e-12
-        assert histories[k].last == pytest.approx(alone.last, rel=1e-12)
+        assert histories[k].test[-1] == pytest.approx(alone.test[-1], rel=1e-12)
 
 
 def test_float32_follows_float64():
@@ -297,7 +298,7 @@ def test_scores_at_the_start_are_those_of_the_first_parameters():
     settings = Settings(steps=0, hidden=8, dtype="float64")
     (history,) = train.train([job], split, settings)
     assert history.steps == [0]
-    assert history.last == pytest.approx(plain_run(job, split, settings)[1], rel=1e-12)
+    assert history.test[-1] == pytest.approx(plain_run(job, split, settings)[1], rel=1e-12)
     own = Split(Rows(*(part[80:] for part in split.train)), split.validation, split.test)
     assert train.train([replace(job, part=0)], own, settings)[0].train == pytest.approx(history.train, rel=1e-12)
 
@@ -316,7 +317,7 @@ def test_evaluation_in_blocks(monkeypatch):
     jobs = [Job("baseline", seed=0, rows=40, initial="default"), Job("classification", seed=1, rows=40, bins=5)]
     settings = Settings(steps=3, hidden=8, dtype="float64")
     whole = train.train(jobs, split, settings)
-    monkeypatch.setitem(stepping._BLOCK, "cpu", 7 * 8 * len(jobs))
+    monkeypatch.setitem(stacks._BLOCK, "cpu", 7 * 8 * len(jobs))
     for a, b in zip(whole, train.train(jobs, split, settings), strict=True):
         np.testing.assert_allclose(a.test, b.test, rtol=1e-12)
 
@@ -387,7 +388,7 @@ class TestCheckpoint:
         histories = train.train(self.jobs, a_split(), self.settings, folder=tmp_path)
         step, scores = train.evaluate(self.jobs, a_split(), self.settings, folder=tmp_path)
         assert step == 47
-        assert [s.test for s in scores] == [h.last for h in histories]
+        assert [s.test for s in scores] == [h.test[-1] for h in histories]
         with pytest.raises(FileNotFoundError, match="expected a checkpoint in"):
             train.evaluate(self.jobs, a_split(), self.settings, folder=tmp_path / "other")
 
@@ -437,16 +438,6 @@ train.train(T.jobs, a_split(), T.longer, folder=Path({str(tmp_path)!r}), progres
         assert resumed == train.train(self.jobs, a_split(), self.longer)
 
 
-def test_an_interrupt_waits_for_what_is_under_way():
-    done = []
-    with pytest.raises(KeyboardInterrupt), interrupts.held():
-        threading.Timer(0.01, signal.raise_signal, [signal.SIGINT]).start()
-        time.sleep(0.1)
-        done.append(True)
-    assert done
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 @pytest.mark.parametrize(
     ("jobs", "settings", "message"),
     [
@@ -469,15 +460,6 @@ def test_settings_that_cannot_be():
             Settings(**{"steps": 1, **wrong})
     with pytest.raises(ValueError, match="expected rows and samples"):
         Job("ld", 0, samples=0)
-
-
-def test_history_with_nan():
-    nan = math.nan
-    history = History([0, 1, 2], [1.0, nan, nan], [2.0, 1.0, nan], [5.0, 6.0, nan])
-    assert (history.best_validation, history.best_test) == (6.0, 5.0)
-    assert math.isnan(history.last)
-    nothing = History([0], [nan], [nan], [nan])
-    assert math.isnan(nothing.best_validation) and math.isnan(nothing.best_test)
 
 
 def test_precision_is_put_back():
@@ -523,25 +505,27 @@ class TestOnAGPU:
     def test_a_graph_is_its_steps_and_capturing_it_is_none(self, dtype):
         settings = replace(self.settings, dtype=dtype)
         one, other = (train._Training(MIXED, a_split(), settings, torch.device("cuda"), None) for _ in range(2))
-        before = {name: tensor.clone() for name, tensor in one.stepping.state.items()}
-        captured = graph.captured(one.stepping, 5)
-        for name, tensor in one.stepping.state.items():
+        one, other = one.stack, other.stack
+        before = {name: tensor.clone() for name, tensor in one.state.items()}
+        assert one.at_once(5) == 5
+        graph = one.captured(5)
+        for name, tensor in one.state.items():
             assert torch.equal(tensor, before[name]), name
         for _ in range(3):
-            captured.replay()
-            other.stepping.advance(5)
-        assert int(one.stepping.state["step"]) == 15
+            graph.replay()
+            other._advance(5)
+        assert int(one._number) == 15
         tolerance = {"float32": 1e-4, "float64": 1e-10}[dtype]
-        for name, tensor in one.stepping.state.items():
-            torch.testing.assert_close(tensor, other.stepping.state[name], rtol=tolerance, atol=tolerance)
+        for name, tensor in one._state.items():
+            torch.testing.assert_close(tensor, other._state[name], rtol=tolerance, atol=tolerance)
 
     def test_a_step_does_not_wait_for_the_gpu(self):
         settings = replace(self.settings, dtype="float32")
         training = train._Training(MIXED, a_split(), settings, torch.device("cuda"), None)
-        training.stepping.advance(3)
+        training.stack.advance(3)
         try:
             torch.cuda.set_sync_debug_mode("error")
-            training.stepping.advance(3)
+            training.stack.advance(3)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
@@ -562,8 +546,9 @@ def loop_of_plain_pytorch(job, split, settings):
     x, y = training_rows(job, split)
     own = jobs_module.method_of(job).double()
     own.prepare(y, x, settings.hidden)
-    layers = model.initial((x.shape[1], settings.hidden, settings.hidden, own.outputs(1)), job.seed, job.initial)
-    parameters = [part.clone().requires_grad_() for layer in layers for part in layer]
+    sizes = x.shape[1], settings.hidden, settings.hidden, own.outputs(1)
+    first = first_layers(sizes, job.seed, job.initial)
+    parameters = [part.clone().requires_grad_() for layer in first for part in layer]
     head = plain_head = lambda z: z @ parameters[-2] + parameters[-1]
     if own.own_head:
         torch.manual_seed(job.seed)
@@ -577,7 +562,7 @@ def loop_of_plain_pytorch(job, split, settings):
         return rows
 
     for step in range(settings.steps):
-        drawn = int(np.random.default_rng([job.seed, 1, step]).integers(2**62))
+        drawn = int(np.random.default_rng([job.seed, 3, step, 0]).integers(2**62))
         stage = methods.stage_of(own, step, settings.steps)
         torch.manual_seed(drawn)
         generator = torch.Generator().manual_seed(drawn)
@@ -602,6 +587,13 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
     split = a_split(repeated=True)
     jobs = [Job(name, seed=k, part=k, rows=40, initial="default", strength=0.1, bins=5) for k in (0, 1)]
     beside = [Job(method, seed=2, rows=40, initial="default", strength=0.1) for method in ("baseline", "oe")]
+    if name == "first":  # whose steps are those of no other run
+        assert [own.validation[-1] for own in train.train(jobs, split, SINGLES)] == pytest.approx(
+            [loop_of_plain_pytorch(job, split, SINGLES) for job in jobs], rel=1e-9
+        )
+        with pytest.raises(ValueError, match="expected runs with stages of one length in a stack, got several"):
+            train.train([*beside, *jobs], split, SINGLES)
+        return
     histories = train.train([*beside[:1], jobs[0], *beside[1:], jobs[1]], split, SINGLES)
     found = [histories[1].validation[-1], histories[3].validation[-1]]
     assert found == pytest.approx([loop_of_plain_pytorch(job, split, SINGLES) for job in jobs], rel=1e-9)
@@ -612,7 +604,8 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
 @pytest.mark.parametrize("name", ["bent+shrunk", "deep+oe-balanced", "first"])
 def test_a_method_of_any_kind_goes_on_from_its_checkpoint(name, tmp_path, of_every_kind):
     split = a_split(repeated=True)
-    jobs = [Job(name, seed=0, rows=40, initial="default"), Job("oe", seed=0, rows=40, initial="default")]
+    other = name if name == "first" else "oe"
+    jobs = [Job(own, seed=seed, rows=40, initial="default") for own, seed in ((name, 0), (other, 1))]
     settings = replace(SINGLES, evaluate_every=3, checkpoint_every=6)
     whole = train.train(jobs, split, settings)
 
@@ -656,4 +649,3 @@ def test_epochs_of_a_first_stage_have_no_score(of_every_kind):
     settings = replace(SINGLES, steps=8, evaluate_every=2)
     (history,) = train.train([Job("first", seed=0, rows=40, initial="default")], a_split(), settings)
     assert [math.isnan(score) for score in history.validation] == [True, True, True, False, False]
-    assert history.best_validation in history.test[3:]

@@ -12,10 +12,11 @@ from safetensors.numpy import load_file
 from commands import call
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import changed, override
-from ordinal_entropy.tasks.tabular import checkpoint, generated, train
+from ordinal_entropy.tasks.tabular import generated, train
 from ordinal_entropy.tasks.tabular.recipe import PRESETS, TABULAR, Tabular, check, evaluate, table
-from ordinal_entropy.tasks.tabular.stack import Stack
+from ordinal_entropy.training.checkpoints import load_run
 from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.stacked.stack import Stack
 
 SMALL = ["epochs=3", "hidden=8", "pieces=4", "embedding_size=2", "batch_size=32", "bins=10", "feature_rows=60"]
 SETTINGS = [f"--set={each}" for each in SMALL]
@@ -72,10 +73,11 @@ def test_double_precision_from_the_first_step_to_the_checkpoint(tmp_path):
     plan = Plan("oe-balanced", 0, tiny("dtype=float64"))
     (outcome,) = TABULAR.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = TABULAR.train([plan._replace(recipe=tiny())], device="cpu", folder=tmp_path / "single")
-    kept = checkpoint.load(tmp_path / "runs" / "oe-balanced-seed0").state
-    tensors = [*kept.parameters.values(), *kept.mean.values(), *kept.square.values(), *kept.best.values(), kept.balance]
+    kept = load_run(tmp_path / "runs" / "oe-balanced-seed0", metric="rmse").state
+    named = [kept[name].values() for name in ("parameters", "mean", "square", "best")]
+    tensors = [kept["balance"], *(tensor for values in named for tensor in values)]
     assert {tensor.dtype for tensor in tensors} == {torch.float64}
-    assert any(not torch.equal(tensor, tensor.float().double()) for tensor in kept.parameters.values())
+    assert any(not torch.equal(tensor, tensor.float().double()) for tensor in kept["parameters"].values())
     assert outcome.test == pytest.approx(single.test, rel=1e-4) and outcome.test != single.test
     found = evaluate(plan, device="cpu", folder=tmp_path / "runs")
     assert [found["test"], found["validation"]] == pytest.approx([outcome.last, outcome.validation[-1]], rel=1e-13)
@@ -130,14 +132,16 @@ def test_compare_methods_and_skip_what_is_finished():
 
 def broken(method, *seeds):
     """Steps of a stack, which raise an exception where it has one of these runs."""
-    real = Stack.train_epoch
+    real = Stack.advance
 
-    def train_epoch(self, *arguments):
-        if self.epoch and any((job.method.name, job.seed) in [(method, seed) for seed in seeds] for job in self.jobs):
+    def advance(self, steps):
+        if self.epoch and any(
+            (own.method.name, own.seed) in [(method, seed) for seed in seeds] for own in self.members
+        ):
             raise RuntimeError(f"the device\nis too hot for {method}")
-        return real(self, *arguments)
+        real(self, steps)
 
-    return train_epoch
+    return advance
 
 
 @pytest.mark.usefixtures("without_page")
@@ -145,7 +149,7 @@ def test_where_a_run_of_a_stack_fails_the_others_go_on(monkeypatch):
     arguments = ["compare", "tabular", "--seeds=4", *options(), "--out=both"]
     whole = call(*arguments[:-1], "--out=whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Stack, "train_epoch", broken("oe", 1))
+        patch.setattr(Stack, "advance", broken("oe", 1))
         answer = call(*arguments)
     said = " ".join(answer.stdout.split())
     assert "oe, seed 1 failed: RuntimeError: the device is too hot for oe" in said and "3 seeds" in said
@@ -166,7 +170,7 @@ def test_where_a_run_of_a_stack_fails_the_others_go_on(monkeypatch):
 @pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("rounds", [[], ["--stop-early"]])
 def test_with_too_few_runs_left_for_a_verdict_the_status_is_1(rounds, monkeypatch):
-    monkeypatch.setattr(Stack, "train_epoch", broken("baseline", *range(4)))
+    monkeypatch.setattr(Stack, "advance", broken("baseline", *range(4)))
     answer = call("compare", "tabular", "--seeds=4", *options(), "--out=both", *rounds, status=1)
     said = " ".join(answer.stdout.split())
     assert "oe against baseline: every run of baseline failed, so there is nothing to compare." in said
@@ -176,10 +180,10 @@ def test_with_too_few_runs_left_for_a_verdict_the_status_is_1(rounds, monkeypatc
 
 @pytest.mark.usefixtures("without_page")
 def test_where_every_run_fails_that_is_the_sentence(monkeypatch):
-    def train_epoch(self, *arguments):
+    def advance(self, steps):
         raise RuntimeError("no memory left")
 
-    monkeypatch.setattr(Stack, "train_epoch", train_epoch)
+    monkeypatch.setattr(Stack, "advance", advance)
     answer = call("compare", "tabular", "--seeds=2", *options(), "--out=both", status=2)
     assert "every run failed, the first with RuntimeError: no memory left" in answer.stderr
     assert "Traceback" not in answer.stderr and not Path("both/summary.json").exists()
@@ -201,7 +205,7 @@ def test_a_split_that_makes_no_batch_fails_alone():
 
 @pytest.mark.usefixtures("without_page")
 def test_a_failure_in_one_round_is_told_beside_the_others(monkeypatch):
-    monkeypatch.setattr(Stack, "train_epoch", broken("oe", 0, 4))
+    monkeypatch.setattr(Stack, "advance", broken("oe", 0, 4))
     answer = call("compare", "tabular", "--seeds=6", "--stop-early", *options(), "--out=both")
     said = " ".join(answer.stdout.split())
     assert "oe, seed 0 failed" in said and "oe, seed 4 failed" in said
@@ -260,7 +264,7 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     recipe = tiny("epochs=6")
     whole = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "whole")
     monkeypatch.setattr(train, "_SECONDS", 0.0)
-    save, saved = train.checkpoint.save, []
+    save, saved = train.save_run, []
 
     def stop(folder, content):
         if len(saved) == 4 * 2 + 1:  # one run has three epochs, the others two
@@ -268,10 +272,10 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
         saved.append(folder)
         save(folder, content)
 
-    monkeypatch.setattr(train.checkpoint, "save", stop)
+    monkeypatch.setattr(train, "save_run", stop)
     with pytest.raises(KeyboardInterrupt):
         TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "stopped")
-    monkeypatch.setattr(train.checkpoint, "save", save)
+    monkeypatch.setattr(train, "save_run", save)
     with (tmp_path / "stopped" / "oe-seed1" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "tr')  # torn
     again = TABULAR.train(plans(recipe), device="cpu", folder=tmp_path / "stopped")

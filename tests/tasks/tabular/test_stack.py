@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import torch
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods.ordinal_entropy import FIXED
-from ordinal_entropy.tasks.tabular import model
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
-from ordinal_entropy.tasks.tabular.model import Shape
-from ordinal_entropy.tasks.tabular.stack import Job, Settings, Stack
+from ordinal_entropy.tasks.tabular.jobs import Job, Settings
+from ordinal_entropy.tasks.tabular.scored import Scored
+from ordinal_entropy.training.stacked import network
+from ordinal_entropy.training.stacked.members import prepared
+from ordinal_entropy.training.stacked.network import Shape
 
 from of_every_kind import NAMES
 
@@ -54,27 +57,45 @@ def job(method, seed, view, *, embedding="none", dtype=torch.float32, **options)
 
 
 def trained(jobs, epochs=3, states=None):
-    stack = Stack(jobs, SETTINGS, device="cpu", states=states)
-    return stack, [stack.train_epoch() for _ in range(epochs)]
+    scored = Scored(jobs, SETTINGS, device="cpu", states=states)
+    return scored, [train_epoch(scored) for _ in range(epochs)]
+
+
+def train_epoch(scored):
+    scored.stack.advance(scored.stack.epoch_steps)
+    return scored.record()
+
+
+def parameters_of(scored, run):
+    """Of one of the jobs, by name."""
+    return scored.stack.network.parameters.of_run(scored.place[run])
 
 
 def alone(job):
     """The scores of the last epoch on validation and test rows, by a network and an optimizer of its own."""
-    parameters = [tensor.clone().requires_grad_() for tensor in model.initial(job.shape, job.seed).values()]
-    names = list(model.initial(job.shape, job.seed))
+    parameters = [tensor.clone().requires_grad_() for tensor in network.initial(job.shape, job.seed).values()]
+    names = list(network.initial(job.shape, job.seed))
     pieces = None
     if job.shape.embedding == "piecewise":
-        pieces = model.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
-        pieces = model.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
+        pieces = network.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
+        pieces = network.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
     y = torch.from_numpy(job.seen.standardized()).to(job.shape.dtype)[:, None]
-    own = job.prepared()
+    member, inputs = job.member(), torch.from_numpy(job.seen.train.inputs).to(y)
+    own = prepared(member, inputs, y, job.shape.hidden)
     method = own.method
     parameters += list(own.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
 
     def encoder(inputs):
-        own = {name: tensor[None] for name, tensor in zip(names, parameters, strict=False)}
-        return model.forward(own, inputs[None].to(job.shape.dtype), job.shape, pieces)[0]
+        own = dict(zip(names, parameters, strict=False))
+        z = inputs.to(job.shape.dtype)
+        if job.shape.encoded:
+            numbers = z[None, :, : job.shape.numbers].mT
+            one = {name: tensor[None] for name, tensor in own.items()}
+            z = torch.cat([network._embedded(one, numbers, pieces)[0], z[:, job.shape.numbers :]], dim=1)
+        for layer in range(job.shape.layers):
+            z = (z @ own[f"{layer}.weight"] + own[f"{layer}.bias"]).relu()
+        return z
 
     def head(features):
         weight, bias = (parameters[names.index(f"head.{kind}")] for kind in ("weight", "bias"))
@@ -108,17 +129,17 @@ EVERY = ["baseline", *FIXED]
 
 
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
-@pytest.mark.parametrize("embedding", model.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", network.EMBEDDINGS)
 def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     seen_by = views((0, 1))
     jobs = [job(method, seed, seen_by[seed], embedding=embedding, dtype=dtype) for method in EVERY for seed in (0, 1)]
-    stack, history = trained(jobs)
+    scored, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         expected = alone(own)
         assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(expected, rel=rel), (
             own.method.name
         )
-    weights = stack.parameters["0.weight"].detach()
+    weights = torch.stack([parameters_of(scored, run)["0.weight"] for run in range(len(jobs))])
     apart = (weights[2:] - weights[:2].repeat(len(EVERY) - 1, 1, 1)).abs().amax((1, 2))  # from the baseline's
     assert apart.min() > 0.01
 
@@ -137,15 +158,15 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
 
 def test_stages_train_the_encoder_first_and_then_the_head(of_every_kind):
     view = views((0,))[0]
-    stack = Stack([job("first", seed, view) for seed in (0, 1)], SETTINGS._replace(epochs=4), device="cpu")
-    before = {name: tensor.detach().clone() for name, tensor in stack.parameters.items()}
+    scored = Scored([job("first", seed, view) for seed in (0, 1)], SETTINGS._replace(epochs=4), device="cpu")
+    before = {name: tensor.clone() for name, tensor in parameters_of(scored, 0).items()}
     for epoch in range(4):
-        scores, _ = stack.train_epoch()
-        now = {name: tensor.detach().clone() for name, tensor in stack.parameters.items()}
-        moved = {name for name in now if not torch.equal(now[name][0], before[name][0])}
+        scores, _ = train_epoch(scored)
+        now = {name: tensor.clone() for name, tensor in parameters_of(scored, 0).items()}
+        moved = {name for name in now if not torch.equal(now[name], before[name])}
         assert moved == ({"0.weight", "0.bias", "1.weight", "1.bias"} if epoch < 2 else {"head.weight", "head.bias"})
         assert math.isnan(scores["test"]["rmse"]) is (epoch < 2)
-        assert math.isinf(stack.state(0).best_score) is (epoch < 2)
+        assert math.isinf(scored.state(0)["best_score"]) is (epoch < 2)
         before = now
 
 
@@ -155,7 +176,7 @@ def test_a_method_of_any_kind_goes_on_from_its_state(name, of_every_kind):
     jobs = [job(name, 0, view, dtype=torch.float64)]
     _, history = trained(jobs)
     half, _ = trained(jobs, epochs=2)
-    again, rest = trained(jobs, epochs=1, states=[half.state(0)])
+    again, rest = trained(jobs, epochs=1, states=[(Path(), half.state(0))])
     assert rest[-1][0]["test"] == pytest.approx(history[-1][0]["test"], rel=1e-9)
     assert again.scores(best=True)[0]["test"]["rmse"] > 0
 
@@ -177,13 +198,13 @@ def test_a_parameter_of_the_second_stage_goes_on_with_its_own_steps(of_every_kin
     methods.register("offset", Offset)
     view = views((0,))[0]
     jobs, settings = [job("offset+first", 0, view, dtype=torch.float64)], SETTINGS._replace(epochs=6)
-    whole = Stack(jobs, settings, device="cpu")
+    whole = Scored(jobs, settings, device="cpu")
     for _ in range(4):  # three of the first stage
-        whole.train_epoch()
-    again = Stack(jobs, settings, device="cpu", states=[whole.state(0)])
-    for stack in (whole, again):
-        stack.train_epoch()
-    found = [stack.own[0].method.parts["offset"].offset.item() for stack in (whole, again)]
+        train_epoch(whole)
+    again = Scored(jobs, settings, device="cpu", states=[(Path(), whole.state(0))])
+    for scored in (whole, again):
+        train_epoch(scored)
+    found = [scored.stack.own[0].method.parts["offset"].offset.item() for scored in (whole, again)]
     assert found[1] == pytest.approx(found[0], rel=1e-12) and found[0] != 0.5
 
 
@@ -246,10 +267,10 @@ def test_bins_of_targets_share_a_center():
 
 def test_runs_of_a_seed_begin_alike_and_methods_differ():
     view = views((0,))[0]
-    stack = Stack([job(name, 0, view) for name in ("baseline", "ld")], SETTINGS, device="cpu")
-    assert all(torch.equal(*tensor) for tensor in stack.parameters.values())
-    stack.train_epoch()
-    assert not torch.equal(*stack.parameters["0.weight"])
+    scored = Scored([job(name, 0, view) for name in ("baseline", "ld")], SETTINGS, device="cpu")
+    assert all(torch.equal(own, parameters_of(scored, 1)[name]) for name, own in parameters_of(scored, 0).items())
+    train_epoch(scored)
+    assert not torch.equal(*(parameters_of(scored, run)["0.weight"] for run in range(2)))
     _, (*_, (none, base)) = trained([job("ld", 0, view, strength=0.0), job("baseline", 0, view)])
     assert none == base
 
@@ -257,10 +278,10 @@ def test_runs_of_a_seed_begin_alike_and_methods_differ():
 def test_a_run_that_diverges_does_not_disturb_the_others():
     view = views((0,))[0]
     jobs = [job("oe-balanced", 0, view, balance=balance) for balance in (0.1, 0.2)]
-    stack = Stack(jobs, SETTINGS, device="cpu")
-    stack.parameters["0.weight"].data[1, 0, 0] = math.nan
-    history = [stack.train_epoch() for _ in range(3)]
-    assert math.isnan(history[-1][1]["test"]["rmse"]) and stack.state(1).best_score == math.inf
+    scored = Scored(jobs, SETTINGS, device="cpu")
+    parameters_of(scored, 1)["0.weight"][0, 0] = math.nan
+    history = [train_epoch(scored) for _ in range(3)]
+    assert math.isnan(history[-1][1]["test"]["rmse"]) and scored.state(1)["best_score"] == math.inf
     _, (*_, (scores,)) = trained(jobs[:1])
     assert history[-1][0]["test"] == pytest.approx(scores["test"], rel=1e-3)
 
@@ -271,21 +292,21 @@ def test_going_on_ends_in_the_same_numbers():
     jobs = [job(method, seed, seen_by[seed]) for method in ("baseline", "oe-balanced") for seed in seen_by]
     whole, history = trained(jobs, epochs=4)
     half, _ = trained(jobs, epochs=2)
-    states = [half.state(run) for run in range(len(jobs))]
-    half.train_epoch()  # does not touch the states
+    states = [(Path(), half.state(run)) for run in range(len(jobs))]
+    train_epoch(half)  # does not touch the states
     for own in ([0], [5, 3], [1, 2, 4]):
         again, rest = trained([jobs[run] for run in own], epochs=2, states=[states[run] for run in own])
-        assert again.epoch == 4
+        assert again.stack.epoch == 4
         for place, run in enumerate(own):
             assert rest[-1][place]["test"] == pytest.approx(history[-1][run]["test"], rel=1e-4)
-            assert again.state(place).best_score == pytest.approx(whole.state(run).best_score, rel=1e-4)
+            assert again.state(place)["best_score"] == pytest.approx(whole.state(run)["best_score"], rel=1e-4)
 
 
 def test_the_best_parameters_are_those_of_the_best_epoch():
     jobs = [job("baseline", seed, view) for seed, view in views((0, 1)).items()]
-    stack = Stack(jobs, SETTINGS._replace(learning_rate=0.3), device="cpu")  # so large that the last is not the best
-    epochs = [stack.train_epoch()[0] for _ in range(8)]
-    (best, _), scores = stack.scores(best=True), [epoch["validation"]["rmse"] for epoch in epochs]
+    scored = Scored(jobs, SETTINGS._replace(learning_rate=0.3), device="cpu")  # so large that the last is not the best
+    epochs = [train_epoch(scored)[0] for _ in range(8)]
+    (best, _), scores = scored.scores(best=True), [epoch["validation"]["rmse"] for epoch in epochs]
     assert scores.index(min(scores)) < 7
     assert best["validation"]["rmse"] == pytest.approx(min(scores))
     assert best["test"] == pytest.approx(epochs[scores.index(min(scores))]["test"])
@@ -296,8 +317,8 @@ def test_balanced_strengths_are_in_the_log():
     view = views((0,))[0]
     jobs = [job(name, 0, view, dtype=torch.float64) for name in ("oe-balanced", "huber+oe-balanced", "oe")]
     jobs[1].method.parts["huber"].delta = 1e6  # squared everywhere: half the squared error by its scale
-    stack, _ = trained(jobs)
-    one, two, fixed = (stack.scalars(run) for run in range(3))
+    scored, _ = trained(jobs)
+    one, two, fixed = scored.scalars()
     assert fixed == {} and list(one) == ["diversity_strength", "tightness_strength"]
     assert list(two) == ["oe-balanced/diversity_strength", "oe-balanced/tightness_strength"]
     assert min(*one.values(), *two.values()) > 0
@@ -306,4 +327,4 @@ def test_balanced_strengths_are_in_the_log():
 def test_runs_of_several_shapes_are_no_stack():
     view = views((0,))[0]
     with pytest.raises(ValueError, match="expected runs of one shape in a stack, got several"):
-        Stack([job("baseline", 0, view), job("classification", 0, view)], SETTINGS, device="cpu")
+        Scored([job("baseline", 0, view), job("classification", 0, view)], SETTINGS, device="cpu")

@@ -13,7 +13,7 @@ from ordinal_entropy.models.heads import replace_head
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.age import generated
 from ordinal_entropy.tasks.age.recipe import AGE, Age
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Training
 from ordinal_entropy.training.plans import Plan
@@ -188,10 +188,10 @@ def test_a_run_of_each_kind_is_resumed_and_scored_again(drawn, tmp_path, method,
         patched.setattr(Training, "on_validation_epoch_end", dies_in_the_second(StopError))
         with pytest.raises(StopError):
             AGE.train([plan], device="cpu", folder=tmp_path / "stopped")
-    assert read_checkpoint(tmp_path / "stopped" / f"{method}-seed3" / "last.ckpt").epoch == 1
+    assert load_images(tmp_path / "stopped" / f"{method}-seed3" / "last.ckpt").epoch == 1
     (resumed,) = AGE.train([plan], device="cpu", folder=tmp_path / "stopped")
     assert resumed == whole
-    left, right = (read_checkpoint(tmp_path / name / f"{method}-seed3" / "last.ckpt") for name in ("whole", "stopped"))
+    left, right = (load_images(tmp_path / name / f"{method}-seed3" / "last.ckpt") for name in ("whole", "stopped"))
     for one, other in ((left.weights, right.weights), (left.method, right.method)):
         assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
@@ -267,7 +267,7 @@ def test_parameters_of_a_method_are_trained_and_its_numbers_are_logged(tmp_path)
     own = module.method.parts["pull"]
     assert own.point.item() != 1.0 and own.seen.tolist() == [120, 2, 8]
     assert float(logged(tmp_path)[-1]["method/point"]) == pytest.approx(own.point.item())
-    assert read_checkpoint(tmp_path / "last.ckpt").method["parts.pull.point"].item() == own.point.item()
+    assert load_images(tmp_path / "last.ckpt").method["parts.pull.point"].item() == own.point.item()
 
 
 def test_features_are_smoothed_in_training_alone(tmp_path):
@@ -299,7 +299,7 @@ def test_the_encoder_comes_first_and_then_the_head_alone(tmp_path):
     assert rates[:8] == rates[8:] and len(set(rates)) > 4
     assert all(each.requires_grad for each in module.network.parameters())
     best = 2 + min(range(2), key=lambda epoch: history[2 + epoch]["validation"]["mae"])
-    assert read_checkpoint(tmp_path / "best.ckpt").epoch == best + 1
+    assert load_images(tmp_path / "best.ckpt").epoch == best + 1
     with pytest.raises(ValueError, match="expected at least 2 epochs for two stages, got 1"):
         Training(a_network(), own, l1, Errors(), some_data(), replace(SETTINGS, epochs=1), seed=5)
 

@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
+from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import module as large
-from ordinal_entropy.training.large.checkpoints import read_checkpoint
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.training.large.optimization import rate
@@ -255,7 +255,7 @@ def test_two_processes_equal_one(tmp_path, method):
     said = subprocess.run([sys.executable, str(script)], check=True, timeout=120, capture_output=True, text=True)
     module = steady(method)
     history = run(module, tmp_path / "one")
-    two = read_checkpoint(tmp_path / "two" / "last.ckpt")
+    two = load_images(tmp_path / "two" / "last.ckpt")
     for name, value in module.network.state_dict().items():
         torch.testing.assert_close(two.weights[name], value)
     for name, value in module.method.state_dict().items():
@@ -284,13 +284,13 @@ def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
     )
     killed = subprocess.run([sys.executable, "-c", code], env={**os.environ, "DIE_AT": "2:1"}, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert read_checkpoint(tmp_path / "killed" / "last.ckpt").epoch == 2
+    assert load_images(tmp_path / "killed" / "last.ckpt").epoch == 2
     resumed = a_module()
     assert run(resumed, tmp_path / "killed") == history
     assert same(whole, resumed)
     assert resumed.losses == whole.losses[-4:]  # of the last epoch only: 60 rows, 16 a step
     for name in ("last.ckpt", "best.ckpt"):
-        left, right = (read_checkpoint(tmp_path / folder / name) for folder in ("whole", "killed"))
+        left, right = (load_images(tmp_path / folder / name) for folder in ("whole", "killed"))
         assert left.epoch == right.epoch
         assert all(torch.equal(left.weights[key], right.weights[key]) for key in left.weights)
 
@@ -394,7 +394,7 @@ def test_classification_learns_and_decodes(tmp_path):
     module = a_module("classification", bins=4, low=0.0, high=8.0)
     history = run(module, tmp_path)
     network = a_network(4)
-    network.load_state_dict(read_checkpoint(tmp_path / "last.ckpt").weights)
+    network.load_state_dict(load_images(tmp_path / "last.ckpt").weights)
     images = normalized(some_data().test.images.pixels, (0.5,) * 3, (0.5,) * 3)
     decoded = 1.0 + 2.0 * network.eval()(images).argmax(1, keepdim=True)
     expected = F.l1_loss(decoded, some_data().test.targets).item()
@@ -427,7 +427,7 @@ def test_what_a_run_leaves_behind(tmp_path):
     for part in ("train", "validation", "test"):
         assert [float(line[f"{part}/mae"]) for line in table] == [epoch[part]["mae"] for epoch in history]
     best = min(range(3), key=lambda epoch: history[epoch]["validation"]["mae"])
-    assert read_checkpoint(tmp_path / "best.ckpt").epoch == best + 1
+    assert load_images(tmp_path / "best.ckpt").epoch == best + 1
     json.dumps(history)
 
 
@@ -454,8 +454,8 @@ def test_the_best_epoch_is_the_first_of_equals_and_never_one_without_a_number(tm
         left = iter([score for score in scores for _ in range(3)])  # of three parts
         monkeypatch.setattr(Errors, "compute", lambda self: {"mae": torch.tensor(next(left))})
         fit(a_module(), device="cpu", folder=tmp_path / folder, monitor="mae", lower_is_better=lower)
-        assert read_checkpoint(tmp_path / folder / "best.ckpt").epoch == best
-        assert read_checkpoint(tmp_path / folder / "last.ckpt").epoch == 3
+        assert load_images(tmp_path / folder / "best.ckpt").epoch == best
+        assert load_images(tmp_path / folder / "last.ckpt").epoch == 3
 
 
 class Unwaiting(Steps):
@@ -485,7 +485,7 @@ def test_checkpoints_are_not_written_more_often_than_asked(tmp_path, monkeypatch
         module, folder = a_module(settings=settings), tmp_path / str(seconds)
         history = run(module, folder)
         assert written.count("last.ckpt") == count and written.count("best.ckpt") <= count
-        content[seconds] = read_checkpoint(folder / "best.ckpt"), history
+        content[seconds] = load_images(folder / "best.ckpt"), history
     (often, scores), (seldom, same) = content[0], content[1000]
     best = min(range(3), key=lambda epoch: scores[epoch]["validation"]["mae"])
     assert scores == same and often.epoch == seldom.epoch == best + 1

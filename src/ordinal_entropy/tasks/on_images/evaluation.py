@@ -1,7 +1,7 @@
 """Scores of a run on images, computed anew from its checkpoints."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -9,10 +9,9 @@ from ordinal_entropy import runs
 from ordinal_entropy.models.heads import replace_head
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
 from ordinal_entropy.tasks.on_images.training import threads_of
+from ordinal_entropy.training.checkpoints import BEST, LAST, OfImages, load_images
+from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.training.plans import Plan, trained_in
-
-if TYPE_CHECKING:  # Lightning takes seconds to import
-    from ordinal_entropy.training.large.checkpoints import Checkpoint
 
 
 def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -23,10 +22,9 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
         test images by the checkpoint that is best on validation.
     """
     from ordinal_entropy.training.large import predicting
-    from ordinal_entropy.training.large.checkpoints import BEST, LAST, PARTS, read_checkpoint
 
     place = trained_in(folder, plan, LAST)
-    last, best = (read_checkpoint(place / name) for name in (LAST, BEST))
+    last, best = (load_images(place / name) for name in (LAST, BEST))
     made, network = restored(task, plan, last)
     scores: dict[str, float] = {"step": last.epoch}
 
@@ -46,7 +44,7 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
     return scores
 
 
-def restored(task: OnImages, plan: Plan, checkpoint: "Checkpoint") -> tuple[Prepared, Any]:
+def restored(task: OnImages, plan: Plan, checkpoint: OfImages) -> tuple[Prepared, Any]:
     """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
     from ordinal_entropy.training.large.optimization import in_precision, lay_out
 

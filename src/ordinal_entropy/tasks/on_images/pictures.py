@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ordinal_entropy.tasks.on_images.description import OnImages
 from ordinal_entropy.tasks.on_images.evaluation import restored
+from ordinal_entropy.training.checkpoints import BEST, LAST, load_images
 from ordinal_entropy.training.plans import Plan, trained_in
 
 
@@ -35,14 +36,13 @@ def pictured(task: OnImages, plan: Plan, count: int, *, device: str, folder: Pat
     Returns:
         Maps in the unit of the targets; smaller predictions are enlarged bilinearly to the size of the truth.
     """
-    from ordinal_entropy.training.large.checkpoints import BEST, LAST, read_checkpoint
     from ordinal_entropy.training.large.predicting import predicted
     from ordinal_entropy.training.large.saved_features import fixed_rows
 
     assert task.truth is not None
     if count < 1:
         raise ValueError(f"expected at least one image, got {count}")
-    best = read_checkpoint(trained_in(folder, plan, LAST) / BEST)
+    best = load_images(trained_in(folder, plan, LAST) / BEST)
     made, network = restored(task, plan, best)
     found = []
     for row in fixed_rows(len(made.data.test), count).split(1):  # one by one: sizes may differ

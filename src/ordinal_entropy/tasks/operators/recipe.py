@@ -20,15 +20,17 @@ from ordinal_entropy.methods import split as split_method
 from ordinal_entropy.recipes import cache_folder, described, flat, preset, require_at_least_1, require_not_negative
 from ordinal_entropy.tasks import Task, part_options
 from ordinal_entropy.tasks.groups import Dataset, MethodOptions, Perceptron
-from ordinal_entropy.tasks.operators import checkpoint, data, interrupts, train
+from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
-from ordinal_entropy.tasks.operators.single import require_trainable
 from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
+from ordinal_entropy.training import interrupts
+from ordinal_entropy.training.checkpoints import FILE
 from ordinal_entropy.training.groups import Stacked
 from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
+from ordinal_entropy.training.stacked.members import require_trainable
 
 METRIC = "mse"
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
@@ -164,7 +166,7 @@ def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     method = method_of(job)
-    require_trainable(method)
+    require_trainable(method, "operators")
     first_epochs(method, plan.recipe.training.steps)  # too few for two stages are an error
 
 
@@ -184,9 +186,12 @@ def shared(recipe: Operators) -> Operators:
     return replace(recipe, training=replace(recipe.training, initial="authors"), method=OnDrawnRows(samples=None))
 
 
-def group_key(plan: Plan, run: runs.Run, rows: Split) -> str | None:
-    """None of a run that was begun alone, and goes on alone."""
-    return None if (run.path / checkpoint.FILE).exists() else "stack"
+def group_key(plan: Plan, run: runs.Run, rows: Split) -> int | None:
+    """None of a run that was begun alone, and goes on alone; else the steps of its first stage."""
+    if (run.path / FILE).exists():
+        return None
+    (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
+    return first_epochs(method_of(job), plan.recipe.training.steps)
 
 
 def train_group(group: Group, rows: Split, device: str, progress: Progress | None, on_scores: OnScores) -> None:
@@ -223,7 +228,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step", and the mean squared error on "train", "validation" and "test" rows.
     """
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
-    place = trained_in(folder, plan, checkpoint.FILE)
+    place = trained_in(folder, plan, FILE)
     step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=place)
     return {"step": step, **scores[0]._asdict()}
 

@@ -6,7 +6,6 @@ beside a run changes its numbers by rounding at most; a run that diverges does n
 
 import hashlib
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,17 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ordinal_entropy import runs
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.operators import checkpoint, graph, interrupts, kept
 from ordinal_entropy.tasks.operators.data import Array, Rows
-from ordinal_entropy.tasks.operators.jobs import Job, in_stack_order
-from ordinal_entropy.tasks.operators.stepping import Stepping
+from ordinal_entropy.tasks.operators.jobs import Job
+from ordinal_entropy.training import checkpoints
+from ordinal_entropy.training.checkpoints import OfStack
+from ordinal_entropy.training.outcomes import Scores
+from ordinal_entropy.training.stacked import loop, saved_features
+from ordinal_entropy.training.stacked.members import Rows as StackRows
+from ordinal_entropy.training.stacked.members import order_of
+from ordinal_entropy.training.stacked.network import Shape
+from ordinal_entropy.training.stacked.stack import Stack
 
 __all__ = ["History", "Job", "Scores", "Settings", "Split", "evaluate", "train"]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
-_STEPS_AT_ONCE = {"cpu": 10, "cuda": 50}  # at most, between two looks at the clock; on a GPU, in one graph
 
 
 @dataclass(frozen=True)
@@ -63,43 +66,13 @@ class Split(NamedTuple):
     test: Rows
 
 
-class Scores(NamedTuple):
-    """Mean squared errors of one run in the units of the targets: on its training rows, validation and test rows."""
-
-    train: float
-    validation: float
-    test: float
-
-
 class History(NamedTuple):
-    """The scores of one run at the steps it was evaluated at.
-
-    Example:
-        >>> history = History([0, 10, 20], [3.0, 2.0, 1.0], [5.0, 4.0, 4.5], [7.0, 6.0, 5.0])
-        >>> history.last, history.best_validation, history.best_test
-        (5.0, 6.0, 5.0)
-    """
+    """The scores of one run at the steps it was evaluated at: mean squared errors in the units of the targets."""
 
     steps: list[int]
     train: list[float]
     validation: list[float]
     test: list[float]
-
-    @property
-    def last(self) -> float:
-        """The test score after the last step."""
-        return self.test[-1]
-
-    @property
-    def best_validation(self) -> float:
-        """The test score at the step with the smallest validation score; NaN if there is none."""
-        score, place = min(((v, k) for k, v in enumerate(self.validation) if not math.isnan(v)), default=(math.nan, -1))
-        return math.nan if math.isnan(score) else self.test[place]
-
-    @property
-    def best_test(self) -> float:
-        """The smallest test score, which no one can know without the test rows; NaN if there is none."""
-        return min((score for score in self.test if not math.isnan(score)), default=math.nan)
 
 
 def train(
@@ -134,30 +107,20 @@ def train(
     with _precision(settings, device):
         training = _Training(jobs, split, settings, torch.device(device), folder)
         training.load()
-        saved_at, saved_step = time.monotonic(), training.step
-        try:
-            while True:
-                if training.due():
-                    with interrupts.held():
-                        training.keep()  # first: what a checkpoint says is evaluated is not evaluated again
-                        scores = training.record()
-                    if on_metrics is not None:
-                        on_metrics(training.step, scores)
-                if training.step == settings.steps:
-                    break
-                with interrupts.held():
-                    training.advance()
-                if progress is not None:
-                    progress(training.step, settings.steps)
-                often = settings.checkpoint_every or settings.steps
-                seconds = time.monotonic() - saved_at
-                if training.step // often > saved_step // often or seconds > settings.checkpoint_seconds:
-                    training.save()
-                    saved_at, saved_step = time.monotonic(), training.step
-        except KeyboardInterrupt:
-            training.save()
-            raise
-        training.save()
+
+        def evaluate() -> Callable[[], None]:
+            training.keep()  # first: what a checkpoint says is evaluated is not evaluated again
+            scores = training.record()
+            return lambda: None if on_metrics is None else on_metrics(training.stack.step, scores)
+
+        loop.train(
+            training.stack,
+            training.loop,
+            evaluated=lambda: (training.histories[0].steps or [-1])[-1],
+            evaluate=evaluate,
+            save=training.save,
+            progress=progress,
+        )
     return training.histories
 
 
@@ -169,7 +132,7 @@ def evaluate(
         training = _Training(jobs, split, settings, torch.device(device), folder)
         if not training.load():
             raise FileNotFoundError(f"expected a checkpoint in {folder}, got none")
-        return training.step, training.scores()
+        return training.stack.step, training.scores()
 
 
 class _Training:
@@ -188,67 +151,56 @@ class _Training:
         if rows > available:
             raise ValueError(f"expected at least rows={rows} training rows, got {available}")
         self.settings, self.folder = settings, folder
-        self.identity = {} if folder is None else _identity(jobs, split, settings)
-        self.step = 0
         self.histories = [History([], [], [], []) for _ in jobs]
         x, y = _table(split.train)
         own = torch.stack([(job.part * rows + torch.arange(rows)) % available for job in jobs])  # (r, rows)
-        self.order = in_stack_order(jobs, y[own])
-        own = own[self.order]
+        members = [job.member() for job in jobs]
+        seen = _rows(x[own], y[own], jobs, settings)
+        self.order = order_of(members, seen)
+        self.identity = {} if folder is None else _identity(jobs, split, settings, self.order)
+        own, sorted_jobs = own[self.order], [jobs[k] for k in self.order]
         dtype = _DTYPES[settings.dtype]
-        self.stepping = Stepping(
-            [jobs[k] for k in self.order],
-            x[own],
-            y[own],
-            hidden=settings.hidden,
+        self.stack = Stack(
+            [members[k] for k in self.order],
+            Shape(0, x.shape[1], hidden=settings.hidden, dtype=dtype),
+            _rows(x[own], y[own], sorted_jobs, settings),
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
-            dtype=dtype,
             device=device,
-            steps=settings.steps,
         )
-        inputs = self.stepping.inputs[..., : x.shape[1]]
-        self.parts = [(inputs, y[own].to(device))]  # training, validation, test; targets in float64
+        self.parts = [(self.stack.inputs, y[own].to(device))]  # training, validation, test; targets in float64
         for part in (split.validation, split.test):
             x, y = _table(part)
             self.parts.append((x.to(device, dtype), y.to(device)))
         self.folders = [] if folder is None or not settings.feature_rows else [folder / job.name for job in jobs]
         if len(set(self.folders)) < len(self.folders):
             raise ValueError(f"expected jobs of different names, got {', '.join(repr(job.name) for job in jobs)}")
-        self.captured: torch.cuda.CUDAGraph | None = None
-        self.at_once = max(k for k in range(1, _STEPS_AT_ONCE[device.type] + 1) if settings.evaluate_every % k == 0)
-
-    def advance(self) -> None:
-        """Some steps, at most up to the next evaluation."""
-        every = self.settings.evaluate_every
-        count = min(self.at_once, every - self.step % every, self.settings.steps - self.step)
-        if count == self.at_once and self.stepping.stack.flat.is_cuda and not self.stepping.singles:
-            if self.captured is None:
-                self.captured = graph.captured(self.stepping, count)
-            self.captured.replay()
-        else:
-            self.stepping.advance(count)
-        self.step += count
-
-    def due(self) -> bool:
-        """Whether this step is one to evaluate at and has not been evaluated."""
-        at_stop = self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps
-        return at_stop and self.histories[0].steps[-1:] != [self.step]
+        every = settings.evaluate_every
+        often = settings.checkpoint_every, settings.checkpoint_seconds
+        self.loop = loop.Loop(settings.steps, every, self.stack.at_once(every), *often)
 
     def scores(self) -> list[Scores]:
         """Of all jobs, in the order they were given."""
-        found = torch.stack([self.stepping.mean_squared_errors(x, y) for x, y in self.parts], 1).tolist()
-        for run, single in self.stepping.singles.items():
-            if single.in_first_stage(self.step):  # whose head is not trained
-                found[run] = [math.nan] * len(found[run])
-        by_job = dict(zip(self.order, found, strict=True))
+        found = torch.stack([self._mean_squared_errors(x, y) for x, y in self.parts], 1)
+        if self.stack.in_first_stage():  # in which the head is not trained
+            found = torch.full_like(found, math.nan)
+        by_job = dict(zip(self.order, found.tolist(), strict=True))
         return [Scores(*by_job[k]) for k in range(len(by_job))]
+
+    def _mean_squared_errors(self, x: Tensor, y: Tensor) -> Tensor:
+        """Of the predictions, ``(r,)`` in float64."""
+        total, start = y.new_zeros(len(self.order)), 0
+        for _, predictions in self.stack.predictions(x):
+            some = slice(start, start + predictions.shape[1])
+            start = some.stop
+            total += (predictions.double() - y[..., some, :]).square().sum((1, 2))
+        return total / y.shape[-2]
 
     def record(self) -> list[Scores]:
         """The scores, put into the histories."""
         found = self.scores()
         for history, scores in zip(self.histories, found, strict=True):
-            history.steps.append(self.step)
+            history.steps.append(self.stack.step)
             history.train.append(scores.train)
             history.validation.append(scores.validation)
             history.test.append(scores.test)
@@ -256,49 +208,50 @@ class _Training:
 
     def keep(self) -> None:
         """Writes the features of fixed training and test rows of each job, where that is asked for."""
-        if not self.folders or self.step == 0:
+        if not self.folders or self.stack.step == 0:
             return
         for part, (x, y) in (("train", self.parts[0]), ("test", self.parts[2])):
             rows = spread_rows(x.shape[-2], self.settings.feature_rows).to(x.device)
-            features, predictions = self.stepping.features_and_predictions(x[..., rows, :])
+            found = zip(*self.stack.predictions(x[..., rows, :]), strict=True)
+            features, predictions = (torch.cat(each, dim=1) for each in found)
             targets = y[..., rows, :].expand(predictions.shape)
             for place, k in enumerate(self.order):
-                kept.write(self.folders[k], part, self.step, features[place], targets[place], predictions[place])
+                own = features[place], targets[place], predictions[place]
+                saved_features.write(self.folders[k], part, self.stack.step, *own)
 
     def save(self) -> None:
         """Writes the checkpoint, where there is a folder for it."""
         if self.folder is not None:
-            state = {name: tensor.detach().cpu() for name, tensor in self.stepping.state.items()}
-            histories = [list(history) for history in self.histories]
-            checkpoint.save(self.folder, self.identity, {"step": self.step, "histories": histories, "state": state})
+            state = {name: tensor.detach().cpu() for name, tensor in self.stack.state.items()}
+            own = OfStack(self.stack.step, [list(each) for each in self.histories], state)
+            checkpoints.save_stack(self.folder, self.identity, own)
 
     def load(self) -> bool:
         """Goes on from the checkpoint; False where there is none."""
-        found = None if self.folder is None else checkpoint.load(self.folder, self.identity)
-        if found is None or self.folder is None:
+        if self.folder is None:
             return False
-        with runs.reading(self.folder / checkpoint.FILE, checkpoint.REMEDY):
-            runs.require_form(found["state"], self.stepping.state, "state")
-            histories = [History(*series) for series in found["histories"]]
-            steps = {len(series) for history in histories for series in history}
-            if (
-                len(histories) != len(self.histories)
-                or len(steps) != 1
-                or not 0 <= found["step"] <= self.settings.steps
-            ):
-                raise ValueError(f"expected scores of {len(self.histories)} runs up to step {self.settings.steps}")
-            runs.require_form([list(history) for history in histories], [[[(int, float)]]], "histories")
-        self.step, self.histories = found["step"], histories
-        self.stepping.restore(found["state"])
+        count, steps = len(self.histories), self.settings.steps
+        found = checkpoints.load_stack(self.folder, self.identity, self.stack.state, count=count, steps=steps)
+        if found is None:
+            return False
+        self.histories = [History(*series) for series in found.histories]
+        self.stack.restore(found.state)
         return True
 
 
-def _identity(jobs: Sequence[Job], split: Split, settings: Settings) -> dict[str, Any]:
-    """What the numbers of a training depend on."""
+def _rows(inputs: Tensor, targets: Tensor, jobs: Sequence[Job], settings: Settings) -> StackRows:
+    """Of a stack whose runs have a set of rows each, and take all of them in every step."""
+    r, n, _ = inputs.shape
+    return StackRows(inputs, targets, range(r), [n] * r, [job.seed for job in jobs], epochs=settings.steps)
+
+
+def _identity(jobs: Sequence[Job], split: Split, settings: Settings, order: Sequence[int]) -> dict[str, Any]:
+    """What the numbers of a training depend on, and the order of the runs in its state."""
     shared = {key: value for key, value in asdict(settings).items() if not key.startswith(("checkpoint", "feature"))}
     left_out = "name", *(() if any(job.options for job in jobs) else ("options",))  # a later key
     own = [{key: value for key, value in asdict(job).items() if key not in left_out} for job in jobs]
-    return {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
+    found = {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
+    return found if len(jobs) == 1 else {**found, "order": list(order)}
 
 
 def _table(rows: Rows) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@
 The second makes a table of houses and trains on it, in seconds, to a third of the error of the mean price.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,15 +20,18 @@ from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, restored
 from ordinal_entropy.tasks import Task, method_of
 from ordinal_entropy.tasks.groups import Files, MethodOptions, Perceptron
-from ordinal_entropy.tasks.tabular import checkpoint, data, generated, inputs, train
+from ordinal_entropy.tasks.tabular import data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
-from ordinal_entropy.tasks.tabular.model import Shape
-from ordinal_entropy.tasks.tabular.stack import PARTS, Job, Settings, Stack, require_trainable
+from ordinal_entropy.tasks.tabular.jobs import Job, Settings
+from ordinal_entropy.tasks.tabular.scored import PARTS, Scored
 from ordinal_entropy.tasks.tabular.train import METRIC
+from ordinal_entropy.training.checkpoints import FILE, load_run
 from ordinal_entropy.training.groups import InEpochs, Stacked
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
+from ordinal_entropy.training.stacked.members import require_trainable
+from ordinal_entropy.training.stacked.network import Shape
 
 _GENERATED_SEED = 0
 
@@ -139,7 +142,7 @@ def check(recipe: Tabular) -> None:
 def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
     method = _method(plan)
-    require_trainable(method)
+    require_trainable(method, "tables")
     first_epochs(method, plan.recipe.training.epochs)  # too few for two stages are an error
 
 
@@ -190,19 +193,12 @@ def same_table(result: Mapping[str, Any], found: Read) -> bool:
 def group_key(plan: Plan, run: runs.Run, found: Read) -> Hashable:
     """What runs of a stack have in common: shapes, settings, and the epoch that they go on from."""
     own = found.waiting(plan, run)
-    return own.job.key(own.settings), 0 if own.there is None else own.there.state.epoch
+    return own.job.key(own.settings), 0 if own.there is None else own.there.state["epoch"]
 
 
 def train_group(group: Group, found: Read, device: str, progress: Progress | None, on_scores: OnScores) -> None:
-    """Trains a stack of runs to its end, those of a method side by side."""
-    waiting = [found.waiting(plan, run) for plan, run in group]
-    order = sorted(range(len(group)), key=lambda k: (waiting[k].job.method.name, repr(waiting[k].job.method)))
-    back = sorted(order, key=order.__getitem__)  # where each run of the group is among them
-
-    def in_order(step: int, *each: Sequence[Any]) -> None:
-        on_scores(step, *([own[k] for k in back] for own in each))
-
-    train.train_stack([waiting[k] for k in order], device, progress, in_order)
+    """Trains a stack of runs to its end."""
+    train.train_stack([found.waiting(plan, run) for plan, run in group], device, progress, on_scores)
 
 
 def _of_the_data(recipe: Tabular) -> Tabular:
@@ -251,8 +247,8 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step" (epochs done), the error on the rows of each part, further ones of the test rows, and the error on these
         by the parameters that were best on validation.
     """
-    place = trained_in(folder, plan, checkpoint.FILE)
-    there = checkpoint.load(place)
+    place = trained_in(folder, plan, FILE)
+    there = load_run(place, metric=METRIC)
     assert there is not None
     content = {key: value for key, value in runs.open(place).recipe.items() if key != "task"}
     with runs.reading(place / "recipe.json", "remove the run folder and train again"):
@@ -271,11 +267,10 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         seen = seen._replace(test=preparation.part(other, np.arange(len(other.targets))))
         parts, main = ("test",), f"all {len(other.targets):,}"
     job = _job(plan._replace(recipe=recipe), seen)
-    checkpoint.check(place, there, job, recipe.training.epochs)
-    stack = Stack([job], _settings(recipe), device=device, states=[there.state])
-    (last,) = stack.scores(parts)
-    (best,) = stack.scores(("test",), best=True)
-    scores: dict[str, float] = {"step": stack.epoch}
+    scored = Scored([job], _settings(recipe), device=device, states=[(place, there.state)])
+    (last,) = scored.scores(parts)
+    (best,) = scored.scores(("test",), best=True)
+    scores: dict[str, float] = {"step": scored.stack.epoch}
     scores |= {main if part == "test" else part: last[part][METRIC] for part in parts}
     scores |= {f"{main}, {name.upper()}": last["test"][name] for name in ("mae", "r2")}
     return {**scores, f"{main}, best on validation": best["test"][METRIC]}

@@ -15,23 +15,15 @@ from lightning.pytorch.callbacks import Checkpoint as CheckpointCallback
 from torch import Tensor
 
 from ordinal_entropy import methods, runs
-from ordinal_entropy.training.large.checkpoints import BEST, FORM, LAST
+from ordinal_entropy.training.checkpoints import BEST, LAST, load_resumed
 from ordinal_entropy.training.large.files import on_host
-from ordinal_entropy.training.large.module import REMEDY, Training
+from ordinal_entropy.training.large.module import Training
 from ordinal_entropy.training.large.optimization import optimizer
 
 _STATES = {  # of a parameter
     "adam": ("step", "exp_avg", "exp_avg_sq"),
     "adamw": ("step", "exp_avg", "exp_avg_sq"),
     "sgd": (),  # a momentum, or none
-}
-_RESUMED = {  # what Lightning adds
-    **FORM,
-    "pytorch-lightning_version": str,
-    "loops": {"fit_loop": {"epoch_progress": {"current": {"processed": int}}}},
-    "callbacks": dict,
-    "optimizer_states": [{"state": {int: dict}, "param_groups": [dict]}],
-    "lr_schedulers": list,
 }
 
 
@@ -82,10 +74,7 @@ class WholeFiles(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         """Its content, checked: Lightning reads what it needs of it here and there, and trusts it."""
-        content: dict[str, Any] = runs.load_tensors(Path(path), _RESUMED, remedy=REMEDY)
-        with runs.reading(Path(path), REMEDY):
-            self._check(content)
-        return content
+        return load_resumed(Path(path), self._check)
 
     def _check(self, content: Mapping[str, Any]) -> None:
         module, epochs = self.module, len(content["history"])

@@ -18,8 +18,8 @@ import lightning.pytorch as lightning
 import torch
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
+from ordinal_entropy.training.checkpoints import LAST
 from ordinal_entropy.training.large.checkpointing import Checkpoints, WholeFiles
-from ordinal_entropy.training.large.checkpoints import LAST
 from ordinal_entropy.training.large.module import Training
 from ordinal_entropy.training.large.optimization import PRECISIONS, least_rows, precision_on
 from ordinal_entropy.training.large.predicting import Scores

@@ -20,19 +20,19 @@ from ordinal_entropy import methods, runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Batch, Composition, TaskLoss
 from ordinal_entropy.methods.contract import overrides
+from ordinal_entropy.training.checkpoints import LAST, REMEDY
+from ordinal_entropy.training.graphs import Made, StepGraph
 from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import optimization
 from ordinal_entropy.training.large.batches import batch_of, loader, picked_of
-from ordinal_entropy.training.large.checkpoints import LAST, PARTS
 from ordinal_entropy.training.large.files import Files
 from ordinal_entropy.training.large.optimization import dtype_of, lay_out
 from ordinal_entropy.training.large.predicting import Network, Scores, at_least_single, decoded, numbers_of, shown_to
 from ordinal_entropy.training.large.saved_features import SavedFeatures
-from ordinal_entropy.vision.graph import Made, StepGraph
+from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.split import Data, Picked, Shown, Split
 
-REMEDY = "remove it to begin the run again"
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
 _CAPTURED = {"head", "loss", "term", "weights", "after_step"}  # needs of parts whose steps can be a CUDA graph

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ordinal_entropy.tasks.operators.draws import drawn_rows
+from ordinal_entropy.training.stacked.draws import drawn_rows
 
 
 def splitmix(x):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ordinal_entropy import functional
-from ordinal_entropy.tasks.operators.pairs import pair_weights, weighted_distances
+from ordinal_entropy.kernels.ahead import pair_weights, weighted_distances
 
 
 @pytest.mark.parametrize("m", [2, 3, 10])

@@ -1,0 +1,1 @@
+"""Many small networks trained as one stack: one step, one loop, whatever the rows are."""

@@ -1,0 +1,488 @@
+"""Many runs trained as one stack: a step for all of them, and what each method does for its runs.
+
+A step is rows of each run, forward, the gradients of what each method makes of them, backward, AdamW. Runs of the
+baseline, those of one regularizer, whose strengths may differ, and those of one loss over groups are computed together;
+every other method is called run by run. But for rounding, the numbers of a run do not depend on what trains beside it,
+and a run that diverges does not disturb the others.
+
+A step of runs that are computed together looks at no value on the host, so the same code runs in a CUDA graph. All that
+it changes and the next one needs lies in tensors that stay where they are (:attr:`Stack.state`).
+"""
+
+import itertools
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ordinal_entropy.methods import Batch, Composition, first_epochs, squared_error, step_from
+from ordinal_entropy.runs import require_form
+from ordinal_entropy.training.graphs import captured
+from ordinal_entropy.training.stacked import network
+from ordinal_entropy.training.stacked.members import Member, Own, Rows, joined, kind_of, prepared
+from ordinal_entropy.training.stacked.network import Network, Parameters, Pieces, Shape
+from ordinal_entropy.training.stacked.regularizers import Draws, Group, Regularizers, unit_of
+from ordinal_entropy.training.stacked.strengths import Strengths
+
+_LOG = logging.getLogger(__name__)
+_BATCHES, _DRAWS = 2, 3  # streams of a seed
+_BLOCK = {"cpu": 2**21, "cuda": 2**25}  # numbers in one layer of all runs, in an evaluation
+_AT_ONCE = {"cpu": 10, "cuda": 50}  # steps of which the draws are found together; on a GPU, in one graph
+_PIECE = 2**14  # parameters that one processor of a GPU updates
+_MOMENTS = {"exp_avg": "own_mean", "exp_avg_sq": "own_square", "step": "own_steps"}  # of what a run has of its own
+
+
+class Stack:
+    """Runs in training.
+
+    Args:
+        members: in the order of :func:`members.order_of`, with stages of one length.
+        shape: of the networks, but for the outputs.
+        rows: that they are trained on.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW.
+        device: that is computed on.
+        pieces: of each run ``(r, p, t)``, for the embedding that asks for them.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        shape: Shape,
+        rows: Rows,
+        *,
+        learning_rate: float,
+        weight_decay: float,
+        device: torch.device,
+        pieces: Pieces | None = None,
+    ) -> None:
+        self.members, self.rows, self.device = list(members), rows, device
+        self.step = 0  # steps done
+        self.epoch_steps, self.step_rows = rows.steps_and_rows()
+        firsts = {first_epochs(member.method, rows.epochs) for member in members}
+        if len(firsts) > 1:
+            raise ValueError("expected runs with stages of one length in a stack, got several")
+        self.first_stage = self.epoch_steps * firsts.pop()  # steps; 0: there is one stage
+        self.inputs, self.targets = rows.inputs.to(device, shape.dtype), rows.targets.to(device, shape.dtype)
+        self.which = torch.tensor(rows.which, device=device)
+        self._sets, self._runs = (torch.arange(n, device=device)[:, None] for n in (len(rows.inputs), len(members)))
+        self.own = [self._prepared(run, shape).to(device) for run in range(len(members))]
+        for note in dict.fromkeys(note for own in self.own for note in own.method.notes):
+            _LOG.warning("%s", note)
+        self._sort()
+        self.network = self._network(shape, pieces)
+        self._regularize(shape.hidden)
+        self._optimize(learning_rate, weight_decay)
+        self.best = network.empty(shape, self._heads, device)  # parameters of each run where validation was best
+        self.best.flat.copy_(self.network.parameters.flat)
+        self.best_own = [_copied(own) for own in self.own]
+        self.best_score = torch.full((len(members),), math.inf, dtype=torch.float64)
+        self.squared_errors = torch.zeros(len(members), dtype=torch.float64, device=device)  # of this epoch's steps
+        self._batches: dict[int, Batch] = {}  # of runs that are called one by one, in this step
+        self._outputs: dict[int, Any] = {}  # likewise
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._graph_steps = 0
+        if rows.batch_size is None:
+            self.network.load(self.inputs[self.which])
+
+    # What is made once
+
+    def _prepared(self, run: int, shape: Shape) -> Own:
+        inputs, targets = self.rows.of_run(run)
+        return prepared(self.members[run], inputs.to(shape.dtype), targets.to(shape.dtype), shape.hidden)
+
+    def _sort(self) -> None:
+        """Which runs are computed together, and how."""
+        kinds = [kind_of(member, self.rows.of_run(run)[1]) for run, member in enumerate(self.members)]
+        if any(later < earlier for earlier, later in itertools.pairwise(kinds)):
+            raise ValueError("expected the members of a stack in the order of order_of")
+        by_rank: list[list[slice]] = [[], [], [], []]
+        self._heads: list[tuple[int, int]] = []  # runs and outputs of each stretch of runs
+        start = 0
+        for end in range(1, len(kinds) + 1):
+            if end < len(kinds) and kinds[end] == kinds[start]:
+                continue
+            by_rank[kinds[start].rank].append(slice(start, end))
+            if self._heads and self._heads[-1][1] == kinds[start].outputs:
+                self._heads[-1] = self._heads[-1][0] + end - start, kinds[start].outputs
+            else:
+                self._heads.append((end - start, kinds[start].outputs))
+            start = end
+        baselines, self._regularized, together, singles = by_rank
+        self._squared = slice(0, max([0, *(runs.stop for runs in (*baselines, *self._regularized))]))
+        self.singles = [run for runs in singles for run in range(runs.start, runs.stop)]
+        self._losses = [(runs, joined([own.method for own in self.own[runs]])) for runs in together]
+
+    def _network(self, shape: Shape, pieces: Pieces | None) -> Network:
+        found = Network(shape, self._heads, self.device, pieces)
+        found.active = [
+            k for k, (runs, _) in enumerate(found.parameters.heads) if {*range(runs.start, runs.stop)} - {*self.singles}
+        ]
+        for run, member in enumerate(self.members):
+            views = found.parameters.of_run(run, member.first)
+            first = {name: tuple(view.shape) for name, view in views.items()}
+            inputs = shape.inputs - (shape.first - first[network.FIRST][0])
+            own = Shape(**{**vars(shape), "inputs": inputs, "outputs": first["head.bias"][1]})
+            for name, value in network.initial(own, member.seed, member.initial).items():
+                views[name].copy_(value)
+        return found
+
+    def _regularize(self, hidden: int) -> None:
+        methods: list[Composition | None] = [None] * len(self.own)
+        groups = []
+        for runs in self._regularized:
+            methods[runs] = [own.method for own in self.own[runs]]
+            member = self.members[runs.start]
+            unit, samples = unit_of(member.method, self.rows.of_run(runs.start)[1]), member.samples
+            assert unit is not None
+            if samples is not None and self.rows.batch_size is not None:
+                raise ValueError("expected steps of all rows where rows are drawn for regularizers, got batches")
+            groups.append(Group(runs, unit, samples if samples is None else min(samples, self.step_rows)))
+        self.strengths = Strengths(methods, self.targets)
+        seeds = torch.tensor([member.seed for member in self.members], device=self.device)
+        self.regularizers = Regularizers(groups, self.strengths, seeds, hidden)
+
+    def _optimize(self, learning_rate: float, weight_decay: float) -> None:
+        """AdamW, on a GPU of pieces of the flat tensor that keep all processors busy."""
+        own, gradient = self.network.parameters, self.network.gradient.flat
+        self.moments = [network.empty(self.network.shape, self._heads, self.device) for _ in range(2)]
+        pieces, flats = [], (own.flat, gradient, *(moment.flat for moment in self.moments))
+        for some in (slice(0, own.encoder), slice(own.encoder, None)):
+            size = _PIECE if self.device.type == "cuda" else own.flat[some].numel()
+            pieces.append([each[some].split(size) for each in flats])
+        counts = [len(each[0]) for each in pieces]
+        self._adam_steps = torch.zeros(sum(counts), dtype=torch.float32, device=self.device)
+        self._encoder, self._heads_of = ([(p.detach(), g) for p, g, *_ in zip(*each, strict=True)] for each in pieces)
+        every = [*self._encoder, *self._heads_of]
+        brought = [each for run in self.singles for each in self.own[run].parameters()]
+        self.optimizer = torch.optim.AdamW(
+            [*(piece for piece, _ in every), *brought],
+            lr=learning_rate,
+            weight_decay=weight_decay,
+            fused=True,
+            capturable=self.device.type == "cuda",
+        )
+        moments = [pair for each in pieces for pair in zip(*each[2:], strict=True)]
+        for (piece, _), (mean, square), step in zip(every, moments, self._adam_steps, strict=True):
+            self.optimizer.state[piece] = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
+        for tensor in brought:
+            self.optimizer.state[tensor] = {
+                "step": torch.zeros((), device=self.device),
+                "exp_avg": torch.zeros_like(tensor),
+                "exp_avg_sq": torch.zeros_like(tensor),
+            }
+        self._number = torch.zeros((), dtype=torch.int64, device=self.device)  # of the step, where draws are found
+        self._state = {
+            "parameters": own.flat,
+            "mean": self.moments[0].flat,
+            "square": self.moments[1].flat,
+            "step": self._number,
+            "squares": self.strengths.squares,
+            "balanced_steps": self.strengths.steps,
+        }
+
+    # Steps
+
+    @property
+    def stage(self) -> str:
+        """Of the next step."""
+        stages = self.members[0].method.stages
+        return stages[0] if len(stages) == 1 else stages[int(self.step >= self.first_stage)]
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return self.step // self.epoch_steps
+
+    def in_first_stage(self) -> bool:
+        """Whether of two stages the second one, which trains the head, has not begun."""
+        return self.step <= self.first_stage > 0
+
+    def at_once(self, every: int) -> int:
+        """The most steps that :meth:`advance` is to take at once, as a divisor of a number of steps."""
+        self._graph_steps = max(k for k in range(1, _AT_ONCE[self.device.type] + 1) if every % k == 0)
+        return self._graph_steps
+
+    def advance(self, steps: int) -> None:
+        """So many steps; on a GPU, where all is computed together, those of :meth:`at_once` are a graph."""
+        alone = self.device.type != "cuda" or self.singles or self.rows.batch_size is not None
+        if alone or steps != self._graph_steps:
+            self._advance(steps)
+            return
+        if self._graph is None:
+            self._graph = self.captured(steps)
+        self._graph.replay()
+        self.step += steps
+
+    def captured(self, steps: int) -> torch.cuda.CUDAGraph:
+        """A graph of so many steps from wherever the training is, which is not changed by capturing them."""
+        now, warm_up = self.step, {**self._state, "adam_steps": self._adam_steps}
+        with torch.cuda.device(self.device):
+            graph, _ = captured(lambda: self._advance(steps), warm_up=warm_up)
+        self.step = now
+        return graph
+
+    @torch.no_grad()
+    def _advance(self, steps: int) -> None:
+        for draws in self.regularizers.draws(self._number, steps, self.targets):
+            self._step(draws)
+            self.step += 1
+            if self.step % self.epoch_steps == 0:
+                for run in self.singles:
+                    self.own[run].method.end_epoch()
+        self._number += steps
+
+    def _step(self, draws: Draws) -> None:
+        """Rows, forward, gradients at the outputs and the features, backward, AdamW."""
+        stage, net = self.stage, self.network
+        targets = self._load()
+        net.forward(differentiable=stage != "head")
+        features, by_features = net.features.flatten(0, 1), net.by_features.flatten(0, 1)
+        gradients = self.regularizers.gradients(features, targets, draws)  # on a GPU beside what follows
+        net.forward_heads()
+        self._by_outputs(targets)
+        net.backward_heads()
+        for run in self.singles:
+            self._single(run, stage)
+        self.regularizers.add(by_features, features, targets, draws, gradients)
+        if stage != "head":
+            net.backward()
+        if self.rows.batch_size is not None:
+            self._add_errors(targets)
+        for pieces, idle in ((self._encoder, stage == "head"), (self._heads_of, stage == "encoder")):
+            for piece, gradient in pieces:
+                piece.grad = None if idle else gradient
+        self.optimizer.step()
+
+    def _load(self) -> Tensor:
+        """Puts the rows of this step into the network; their targets ``(r, n, 1)``."""
+        epoch, number = divmod(self.step, self.epoch_steps)
+        x, y = self.inputs, self.targets
+        if self.rows.batch_size is not None:
+            if number == 0 or self._drawn[0] != epoch:
+                self._drawn = epoch, self._drawn_rows(epoch)
+                self.squared_errors.zero_()
+            rows = self._drawn[1][number]
+            x, y = x[self._sets, rows], y[self._runs, rows[self.which]]
+            self.network.load(x[self.which])
+        for run in self.singles:
+            generator = torch.Generator().manual_seed(self._seed_of_draws(run))
+            before = Batch(x[self.which[run]], y[run])
+            batch = self._batches[run] = self.own[run].method.change(before, generator)
+            if batch.inputs is not before.inputs:
+                self.network.load_run(run, batch.inputs)
+        return y
+
+    _drawn: tuple[int, list[Tensor]] = (-1, [])  # of an epoch: the rows (s, b) of each step
+
+    def _drawn_rows(self, epoch: int) -> list[Tensor]:
+        """Of each set its own."""
+        most = self.epoch_steps * self.step_rows
+        drawn = [
+            np.random.default_rng([seed, _BATCHES, epoch]).permutation(count)[:most]
+            for seed, count in zip(self.rows.seeds, self.rows.counts, strict=True)
+        ]
+        return list(torch.from_numpy(np.stack(drawn)).to(self.device).split(self.step_rows, dim=1))
+
+    def _seed_of_draws(self, run: int) -> int:
+        """Of what a method draws in this step."""
+        place = divmod(self.step, self.epoch_steps)
+        return int(np.random.default_rng([self.members[run].seed, _DRAWS, *place]).integers(2**62))
+
+    def _by_outputs(self, targets: Tensor) -> None:
+        """Gradients at the outputs: of squared errors, and of losses that stand in their place."""
+        net, runs = self.network, self._squared
+        if runs.stop:
+            out = net.outputs[0][runs]
+            torch.sub(out, targets[runs], out=net.by_outputs[0][runs]).mul_(2 / out.shape[1])
+        for runs, method in self._losses:
+            k = next(k for k, head in enumerate(net.parameters.heads) if runs.start < head.runs.stop)
+            start = net.parameters.heads[k].runs.start
+            some = slice(runs.start - start, runs.stop - start)
+            leaf = net.outputs[k][some].detach().requires_grad_()
+            with torch.enable_grad():
+                value = method(net.features[runs], targets[runs], predictions=leaf)
+            size = leaf.new_full((), float(len(leaf)))  # of which the value is the mean
+            net.by_outputs[k][some].copy_(torch.autograd.grad(value, leaf, size)[0])
+
+    def _single(self, run: int, stage: str) -> None:
+        """The loss of a run by itself, as :func:`ordinal_entropy.methods.training_loss` has it behind the encoder."""
+        own, batch, net = self.own[run], self._batches[run], self.network
+        features = net.features[run].contiguous().requires_grad_(stage != "head")
+        now, by = net.parameters.of_run(run), net.gradient.of_run(run)
+        weight, bias = (now[f"head.{kind}"].detach().requires_grad_() for kind in ("weight", "bias"))
+        head = own.head if own.method.own_head else lambda z: torch.addmm(bias, z, weight)
+        for parameter in own.parameters():
+            parameter.grad = None
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed_of_draws(run))  # of regularizers that draw rows
+            step = step_from(features, own.method, head, batch, squared_error, stage=stage)
+            loss = own.method.loss(step, stage)
+        loss.backward()
+        self._outputs[run] = step.outputs
+        found = features.grad, weight.grad, bias.grad
+        for room, gradient in zip((net.by_features[run], by["head.weight"], by["head.bias"]), found, strict=True):
+            room.zero_() if gradient is None else room.copy_(gradient)
+
+    def _add_errors(self, targets: Tensor) -> None:
+        """Adds the squared errors of this step's predictions, as they were trained on."""
+        own = self.network.outputs
+        predictions = self._decoded([out.detach() for out in own], self._outputs)
+        seen = targets
+        if self._batches:
+            seen = torch.stack(
+                [self._batches[run].targets if run in self._batches else y for run, y in enumerate(targets)]
+            )
+        self.squared_errors += (predictions - seen).double().square().sum((1, 2))
+
+    # What has been learned
+
+    def predictions(self, inputs: Tensor, *, best: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of each run features ``(r, n, hidden)`` and predictions ``(r, n, 1)``, some rows at a time.
+
+        Args:
+            inputs: rows of each set ``(s, n, i)``, or rows that all share ``(n, i)``.
+            best: by the parameters that were best on validation.
+        """
+        shape = self.network.shape
+        width = max(shape.hidden, shape.first, shape.numbers * shape.encoded)
+        block = max(1, _BLOCK[self.device.type] // (len(self.members) * width))
+        for some in inputs.split(block, dim=-2):
+            with torch.no_grad(), self._own_at(best):
+                x = some if some.dim() == 2 else some[self.which]
+                features, outputs = self.network.predict(x, self.best if best else None)
+                brought = {
+                    run: self.own[run].head(features[run]) for run in self.singles if self.own[run].method.own_head
+                }
+                yield features, self._decoded(outputs, brought)
+
+    def _decoded(self, outputs: Sequence[Tensor], replaced: dict[int, Any]) -> Tensor:
+        """Predictions ``(r, n, 1)``, out of outputs that are one tensor a head."""
+        runs = self._squared.stop
+        rest = [out for k, head in enumerate(outputs) for out in (head[runs:] if k == 0 and runs else head)]
+        found = [outputs[0][:runs]] if runs else []
+        for run, out in enumerate(rest, start=runs):
+            own = replaced.get(run, out)
+            found.append(self.own[run].method.decode(out if own is None else own)[None])
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def scalars(self, run: int) -> dict[str, float]:
+        """Numbers of the method of a run, for its log."""
+        found = self.strengths.of_run(run)
+        return found or {name: float(value) for name, value in self.own[run].method.scalars().items()}
+
+    @torch.no_grad()
+    def note_best(self, validation: Sequence[float]) -> None:
+        """Keeps the parameters of the runs that were never better on validation."""
+        score = self.best_score.new_tensor(validation)
+        better = score < self.best_score
+        self.best_score = torch.where(better, score, self.best_score)
+        mask = better.to(self.device)
+        for (runs, now), (_, best) in zip(self.network.parameters.parts(), self.best.parts(), strict=True):
+            best.copy_(torch.where(mask[runs].view(-1, *[1] * (now.dim() - 1)), now, best))
+        for run in self.singles:
+            if bool(better[run]):
+                self.best_own[run] = _copied(self.own[run])
+
+    @contextmanager
+    def _own_at(self, best: bool) -> Iterator[None]:
+        """With what methods and their heads were where validation was best, if so wanted."""
+        now = {run: _copied(self.own[run]) for run in self.singles} if best else {}
+        for run in now:
+            self.own[run].load_state_dict(self.best_own[run])
+        try:
+            yield
+        finally:
+            for run, state in now.items():
+                self.own[run].load_state_dict(state)
+
+    # What a checkpoint holds
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """All that a step changes and the next one needs, by name: the tensors themselves."""
+        self._number.fill_(self.step)
+        found = dict(self._state)
+        for run in self.singles:
+            every = {**self.own[run].state_dict(), **self._moments_of(run)}
+            found |= {f"{run}.{name}": tensor for name, tensor in every.items()}
+        return found
+
+    @torch.no_grad()
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Goes back to a copy of :attr:`state`; sums of strengths that it lacks stay as they are."""
+        for name, tensor in self.state.items():
+            if name in state or name not in ("squares", "balanced_steps"):
+                tensor.copy_(state[name])
+        self._go_to(int(state["step"]))
+
+    def run_state(self, run: int) -> dict[str, Any]:
+        """Of one run, on the CPU, without what its parameters are padded with."""
+        first = self.members[run].first
+        views = [self.network.parameters, *self.moments, self.best]
+        found: dict[str, Any] = {
+            name: {key: value.cpu().clone() for key, value in each.of_run(run, first).items()}
+            for name, each in zip(("parameters", "mean", "square", "best"), views, strict=True)
+        }
+        found["best_score"] = float(self.best_score[run])
+        found["balance"] = torch.cat([self.strengths.squares[:, run], self.strengths.steps[run, None]]).cpu()
+        found["own"], found["own_best"] = _copied(self.own[run]), self.best_own[run]
+        for key, name in _MOMENTS.items():
+            own = {each: tensor for each, tensor in self._moments_of(run).items() if each.startswith(f"{key}.")}
+            found[name] = {each.partition(".")[2]: tensor.cpu().clone() for each, tensor in own.items()}
+        return found
+
+    def check_run(self, run: int, state: dict[str, Any]) -> None:
+        """A ValueError where a state has not the form of :meth:`run_state`; one of a method may be missing whole."""
+        example = self.run_state(run)
+        for name in _MOMENTS.values():  # none of what no step has changed yet
+            example[name] = {key: tensor for key, tensor in example[name].items() if key in state["own_mean"]}
+        for name, form in example.items():
+            if name == "best_score" or (name.startswith("own") and not state["own"]):
+                continue
+            if isinstance(form, dict) and state[name].keys() != form.keys():
+                there, got = (", ".join(each) or "nothing" for each in (form, state[name]))
+                raise ValueError(f"expected {name} of {there}, got {got}")
+            require_form(state[name], form, name)
+
+    @torch.no_grad()
+    def restore_runs(self, states: Sequence[dict[str, Any]], epoch: int) -> None:
+        """Goes on from the states of all runs, of which each was in a stack after so many epochs."""
+        views = [self.network.parameters, *self.moments, self.best]
+        for run, state in enumerate(states):
+            for name, each in zip(("parameters", "mean", "square", "best"), views, strict=True):
+                for key, view in each.of_run(run, self.members[run].first).items():
+                    view.copy_(state[name][key])
+            self.best_score[run] = state["best_score"]
+            self.strengths.squares[:, run], self.strengths.steps[run] = state["balance"][:-1], state["balance"][-1]
+            if state["own"]:
+                self.own[run].load_state_dict(state["own"])
+                self.best_own[run] = state["own_best"]
+            moments = self._moments_of(run)
+            for key, name in _MOMENTS.items():
+                for each, value in state[name].items():
+                    moments[f"{key}.{each}"].copy_(value)
+        self._losses = [(runs, joined([own.method for own in self.own[runs]])) for runs, _ in self._losses]
+        self._go_to(epoch * self.epoch_steps)
+
+    def _moments_of(self, run: int) -> dict[str, Tensor]:
+        """Of AdamW, of what a run has of its own."""
+        named = self.own[run].named_parameters() if run in self.singles else ()
+        return {f"{key}.{name}": self.optimizer.state[each][key] for name, each in named for key in _MOMENTS}
+
+    def _go_to(self, step: int) -> None:
+        """So many steps are done: of two stages, AdamW has made the first ones of the encoder, others of the heads."""
+        self.step, first = step, self.first_stage
+        self._number.fill_(step)
+        self._adam_steps[: len(self._encoder)] = min(step, first) if first else step
+        self._adam_steps[len(self._encoder) :] = max(step - first, 0)
+
+
+def _copied(own: nn.Module) -> Parameters:
+    """The state of what a run has of its own, on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in own.state_dict().items()}

@@ -1,0 +1,134 @@
+"""What a stack refuses, and which runs it computes together; its numbers are tested with the tasks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ordinal_entropy import methods
+from ordinal_entropy.training.stacked.members import Member, Rows, kind_of, order_of
+from ordinal_entropy.training.stacked.network import Shape
+from ordinal_entropy.training.stacked.stack import Stack
+
+SHAPE = Shape(0, 3, hidden=4, dtype=torch.float64)
+
+
+def rows(count, n=20, batch_size=None):
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = (torch.randn(count, n, k, generator=generator, dtype=torch.float64) for k in (3, 1))
+    return Rows(inputs, targets.round(), range(count), [n] * count, range(count), epochs=6, batch_size=batch_size)
+
+
+def member(name, seed=0, samples=None, **options):
+    return Member(seed, methods.create(name, **options), samples)
+
+
+def stack_of(members, **given):
+    own = rows(len(members), **given)
+    return Stack(members, SHAPE, own, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
+
+
+def test_what_is_computed_together():
+    targets = torch.tensor([[0.0], [1.0], [1.0]])
+    rank = lambda own, y=targets: kind_of(own, y).rank  # noqa: E731
+    assert rank(member("baseline")) == 0
+    assert {rank(member(name)) for name in ("ld", "oe", "lt", "oe-balanced")} == {1}
+    assert rank(member("lt"), torch.tensor([[0.0], [1.0]])) == 0  # nothing to pull
+    assert rank(member("classification")) == 2
+    assert {rank(member(name)) for name in ("huber", "huber+oe", "lds", "hl-gauss", "rnc", "classification+ld")} == {3}
+    assert rank(member("oe", max_samples=2)) == rank(member("oe", memory=8)) == 3  # draws, or remembers
+    assert kind_of(member("ld", strength=0.1), targets) == kind_of(member("ld", strength=2.0), targets)
+    assert kind_of(member("ld", samples=2), targets) != kind_of(member("ld", samples=3), targets)
+
+
+def test_kinds_lie_side_by_side_and_those_of_one_output_come_first():
+    names = ["classification", "huber", "oe", "baseline", "oe", "baseline"]
+    members = [member(name, seed) for seed, name in enumerate(names)]
+    order = order_of(members, rows(6))
+    assert [names[k] for k in order] == ["baseline", "baseline", "oe", "oe", "huber", "classification"]
+    assert order == [3, 5, 2, 4, 1, 0]
+    with pytest.raises(ValueError, match="expected the members of a stack in the order of order_of"):
+        stack_of(members)
+
+
+def test_rows_are_drawn_where_every_step_takes_all():
+    with pytest.raises(ValueError, match="expected steps of all rows where rows are drawn for regularizers"):
+        stack_of([member("ld", samples=5)], batch_size=10)
+
+
+def test_strengths_of_alike_runs_are_their_own():
+    """In one sum over pairs: runs of fixed and of gradient-balanced strengths, and of other weights."""
+    own = [
+        member("ld", 0, 5, strength=0.1, grouping="none"),
+        member("ld", 1, 5, strength=0.7, grouping="none"),
+        member("ld-sqrt", 2, 5, strength=0.2, grouping="none"),
+        member("ld-balanced", 3, 5, balance=0.4, grouping="none"),
+    ]
+    given = rows(4)
+    order = order_of(own, given)
+    given = given._replace(inputs=given.inputs[order], targets=given.targets[order])
+    make = lambda members, of: Stack(  # noqa: E731
+        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+    )
+    together = make([own[k] for k in order], given)
+    assert len(together.regularizers.bundles) == 1
+    together.advance(6)
+    for place, k in enumerate(order):
+        one = given._replace(
+            inputs=given.inputs[[place]], targets=given.targets[[place]], which=[0], counts=[20], seeds=[k]
+        )
+        alone = make([own[k]], one)
+        alone.advance(6)
+        for name, view in alone.network.parameters.of_run(0).items():
+            torch.testing.assert_close(together.network.parameters.of_run(place)[name], view, rtol=1e-12, atol=1e-14)
+        assert together.scalars(place) == pytest.approx(alone.scalars(0), rel=1e-12)
+        assert bool(together.scalars(place)) is (k == 3)
+
+
+def test_a_state_is_gone_back_to():
+    names = ("baseline", "oe-balanced", "huber")
+    stack = stack_of([member(name, seed) for seed, name in enumerate(names)])
+    stack.advance(3)
+    before = {name: tensor.clone() for name, tensor in stack.state.items()}
+    stack.advance(2)
+    after = {name: tensor.clone() for name, tensor in stack.state.items()}
+    assert not torch.equal(before["parameters"], after["parameters"])
+    stack.restore(before)
+    assert stack.step == 3
+    stack.advance(2)
+    for name, tensor in stack.state.items():
+        assert torch.equal(tensor, after[name]), name
+
+
+def test_runs_go_on_in_another_stack():
+    members = [member("baseline", 0), member("oe-balanced", 1), member("huber", 2)]
+    whole = stack_of(members, batch_size=7)
+    whole.advance(6)  # two epochs
+    states = [whole.run_state(run) for run in range(3)]
+    again = stack_of(members, batch_size=7)
+    again.restore_runs(states, epoch=2)
+    for stack in (whole, again):
+        stack.advance(3)
+    assert again.epoch == 3
+    torch.testing.assert_close(again.network.parameters.flat, whole.network.parameters.flat, rtol=1e-12, atol=1e-14)
+
+
+def test_the_best_parameters_are_each_runs_own():
+    stack = stack_of([member("baseline", 0), member("huber", 1)])
+    stack.note_best([1.0, 1.0])
+    first = stack.best.flat.clone()
+    stack.advance(1)
+    stack.note_best([2.0, 0.5])
+    assert stack.best_score.tolist() == [1.0, 0.5]
+    now = stack.network.parameters
+    for name, view in stack.best.of_run(1).items():
+        assert torch.equal(view, now.of_run(1)[name])
+    stack.best.flat.copy_(torch.where(stack.best.flat == now.flat, now.flat, first))
+    assert not torch.equal(stack.best.of_run(0)["0.weight"], now.of_run(0)["0.weight"])
+
+
+def test_a_network_may_have_other_depths():
+    own = replace(SHAPE, layers=3)
+    stack = Stack([member("oe")], own, rows(1), learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
+    stack.advance(2)
+    assert len(stack.network.parameters.hidden) == 3
