@@ -4,6 +4,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
@@ -55,8 +56,13 @@ def full_name(names: Collection[str], name: str) -> str:
     return found[0]
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+def changed(recipe: Recipe, changes: Mapping[str, Any], settings: Sequence[str | Setting] = ()) -> Recipe:
     """The recipe with other values of some keys, by their full or short names.
+
+    Args:
+        recipe: stays as it is.
+        changes: the values.
+        settings: that they come from. A value that no recipe can have is a ValueError, which names the place in a file.
 
     Example:
         >>> from dataclasses import dataclass
@@ -75,7 +81,10 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for key, value in values.items():
         if not fits(value, kinds[key]):
             raise ValueError(f"expected {key} of the type that {type(recipe).__name__} has there, got {value!r}")
-    return _replaced(recipe, values)
+    try:
+        return _replaced(recipe, values)
+    except ValueError as error:
+        raise ValueError(f"{_place_of_mistake(recipe, values, settings)}{error}") from None
 
 
 def override(recipe: Recipe, settings: Sequence[str | Setting]) -> Recipe:
@@ -93,7 +102,7 @@ def override(recipe: Recipe, settings: Sequence[str | Setting]) -> Recipe:
         >>> override(Baking(), ["degrees=2e2", "trays=1,3"])
         Baking(degrees=200.0, trays=(1, 3))
     """
-    return _replaced(recipe, assigned(recipe, settings))
+    return changed(recipe, assigned(recipe, settings), settings)
 
 
 def preset(recipe: Recipe, settings: str) -> Recipe:
@@ -260,6 +269,16 @@ def _types(recipe: Any) -> dict[str, Any]:
     for name, kind in get_type_hints(recipe).items():
         found |= {f"{name}.{key}": own for key, own in _types(kind).items()} if is_dataclass(kind) else {name: kind}
     return found
+
+
+def _place_of_mistake(recipe: object, values: Mapping[str, Any], settings: Sequence[str | Setting]) -> str:
+    """The place in a file of the setting without which there is no mistake; "" where there is none."""
+    for each in pairs(settings):
+        with suppress(ValueError):
+            key = _OPTIONS if each.part_option else full_name(values, each.key)
+            _replaced(recipe, {name: value for name, value in values.items() if name != key})
+            return f"{each.where}: " if each.where else ""
+    return ""
 
 
 def _replaced(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
