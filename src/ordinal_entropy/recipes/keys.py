@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
 from ordinal_entropy.recipes.names import BEFORE, unknown_key
@@ -27,15 +27,7 @@ def leaves(recipe: object) -> dict[str, Any]:
         >>> leaves(Baking(oven=make_dataclass("Oven", ["degrees"])(180.0), trays=2))
         {'oven.degrees': 180.0, 'trays': 2}
     """
-    found: dict[str, Any] = {}
-    for field in fields(recipe):  # type: ignore[arg-type]
-        value = getattr(recipe, field.name)
-        found |= (
-            {f"{field.name}.{key}": own for key, own in leaves(value).items()}
-            if is_dataclass(value)
-            else {field.name: value}
-        )
-    return found
+    return _flattened(asdict(recipe))  # type: ignore[call-overload]
 
 
 def full_name(names: Collection[str], name: str) -> str:
@@ -160,8 +152,8 @@ def described(recipe: object) -> dict[str, Any]:
         >>> described(make_dataclass("Baking", ["trays"])(trays=(1, 3)))
         {'trays': [1, 3]}
     """
-    values = {field.name: getattr(recipe, field.name) for field in fields(recipe)}  # type: ignore[arg-type]
-    return {key: described(value) if is_dataclass(value) else _plain(value) for key, value in values.items()}
+    found: dict[str, Any] = asdict(recipe, dict_factory=_as_json)  # type: ignore[call-overload]
+    return found
 
 
 def flat(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,12 +179,13 @@ def completed(recipe: object, content: Mapping[str, Any]) -> dict[str, Any]:
         >>> completed(make_dataclass("Baking", [("trays", int, 2)])(trays=5), {"degrees": 180.0})
         {'trays': 2, 'degrees': 180.0}
     """
-    found = {key: _plain(value) for key, value in leaves(type(recipe)()).items()}
+    found = _flattened(described(type(recipe)()))
     names = list(found)
     for name, value in _flattened(content).items():
         key = BEFORE.get(name, name)
-        own = [key] if key in names else [each for each in names if key in _stands_for(each)]
-        found[own[0] if len(own) == 1 else key] = value
+        with suppress(ValueError):
+            key = full_name(names, key)
+        found[key] = value
     return found
 
 
@@ -295,5 +288,5 @@ def _replaced(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     return replace(recipe, **own)  # type: ignore[type-var]
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _as_json(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in items}
