@@ -149,6 +149,7 @@ KINDS = (
         ("npy",),
     ),
     Kind("features .safetensors", "features", "features.safetensors", _DIAGNOSE, ("safetensors: claims a shape",)),
+    Kind("settings .yaml", "settings", "mine.yaml", ("train age --config {file} --keys",), text=True),
     # run folders
     Kind("run, checkpoint.pt", "stopped", "oe-seed0/checkpoint.pt", (_RUN, _EVALUATE), ("pth: zeros",)),
     Kind("run, result.json", "run", "result.json", (_RUN, _EVALUATE, _REPORT), text=True),
@@ -299,6 +300,11 @@ def _features(root: Path) -> None:
     safetensors.numpy.save_file(arrays, root / "features.safetensors")
 
 
+def _settings(root: Path) -> None:
+    groups = "data: {path: faces, train_rows: 20}\ntraining:\n  learning_rate: 3e-3 # of Adam\n  milestones: [3, 5]\n"
+    (root / "mine.yaml").write_text(f"{groups}backbone: 'resnet18'\nmethod:\n  strength: 5\n  oe: {{memory: ~}}\n")
+
+
 def _made(command: str, *removed: str) -> Write:
     """What a command writes, without some of it: as if it had been stopped."""
 
@@ -324,6 +330,7 @@ WHOLE: dict[str, Write] = {
     "packed": _labeled(packed=True),
     "weights": _weights,
     "features": _features,
+    "settings": _settings,
     "run": _made(_RUN),
     "half": _made(_RUN, "result.json"),
     "stopped": _made(_RUN, "result.json", "oe-seed0/result.json"),
@@ -848,7 +855,16 @@ def _case(kind: Kind, damage: tuple[str, Write], command: str, *, folder: str, w
     return Case(kind.name, name, told, ended.status, ended.seconds, ended.memory, ended.said, wrong)
 
 
-_IMPORTS = ("h5py", "pandas", "PIL.Image", "pyarrow.parquet", "safetensors.numpy", "safetensors.torch", "scipy.io")
+_IMPORTS = (
+    "h5py",
+    "pandas",
+    "PIL.Image",
+    "pyarrow.parquet",
+    "safetensors.numpy",
+    "safetensors.torch",
+    "scipy.io",
+    "yaml",
+)
 _IMPORTS_OF_RUNS = ("jinja2", "plotly.graph_objects", "scipy.stats", "sklearn.manifold", "ordinal_entropy.report")
 
 

@@ -809,7 +809,8 @@ def test_settings_come_out_of_a_file_and_set_wins(trainer, tmp_path, without_pag
         ("- steps\n", "line 1, column 1: expected keys with their values, as in epochs: 10, got a list"),
         ("steps: 3: 4\n", "line 1, column 9: expected YAML, got an error: mapping values are not allowed here"),
         ("", "expected keys and values in mine.yaml, got an empty file"),
-        ("samples: 1001\n", "expected samples from 2 to rows=1000, or none for all, got 1001"),
+        ("data: {rows: 5}\nmodel: {hidden: 9}\n", "line 1, column 8: expected samples from 2 to rows=5, or none"),
+        ("learning_rate: 0\n", "line 1, column 1: expected learning_rate to be a positive number, got 0.0"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", [["train", "linear"], ["compare", "linear"], ["reproduce", "fig4b-linear"]])

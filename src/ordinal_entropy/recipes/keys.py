@@ -4,7 +4,8 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
 from ordinal_entropy.recipes.names import BEFORE, unknown_key
@@ -26,15 +27,7 @@ def leaves(recipe: object) -> dict[str, Any]:
         >>> leaves(Baking(oven=make_dataclass("Oven", ["degrees"])(180.0), trays=2))
         {'oven.degrees': 180.0, 'trays': 2}
     """
-    found: dict[str, Any] = {}
-    for field in fields(recipe):  # type: ignore[arg-type]
-        value = getattr(recipe, field.name)
-        found |= (
-            {f"{field.name}.{key}": own for key, own in leaves(value).items()}
-            if is_dataclass(value)
-            else {field.name: value}
-        )
-    return found
+    return _flattened(asdict(recipe))  # type: ignore[call-overload]
 
 
 def full_name(names: Collection[str], name: str) -> str:
@@ -55,8 +48,13 @@ def full_name(names: Collection[str], name: str) -> str:
     return found[0]
 
 
-def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+def changed(recipe: Recipe, changes: Mapping[str, Any], settings: Sequence[str | Setting] = ()) -> Recipe:
     """The recipe with other values of some keys, by their full or short names.
+
+    Args:
+        recipe: stays as it is.
+        changes: the values.
+        settings: that they come from. A value that no recipe can have is a ValueError, which names the place in a file.
 
     Example:
         >>> from dataclasses import dataclass
@@ -75,7 +73,10 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for key, value in values.items():
         if not fits(value, kinds[key]):
             raise ValueError(f"expected {key} of the type that {type(recipe).__name__} has there, got {value!r}")
-    return _replaced(recipe, values)
+    try:
+        return _replaced(recipe, values)
+    except ValueError as error:
+        raise ValueError(f"{_place_of_mistake(recipe, values, settings)}{error}") from None
 
 
 def override(recipe: Recipe, settings: Sequence[str | Setting]) -> Recipe:
@@ -93,7 +94,7 @@ def override(recipe: Recipe, settings: Sequence[str | Setting]) -> Recipe:
         >>> override(Baking(), ["degrees=2e2", "trays=1,3"])
         Baking(degrees=200.0, trays=(1, 3))
     """
-    return _replaced(recipe, assigned(recipe, settings))
+    return changed(recipe, assigned(recipe, settings), settings)
 
 
 def preset(recipe: Recipe, settings: str) -> Recipe:
@@ -151,8 +152,8 @@ def described(recipe: object) -> dict[str, Any]:
         >>> described(make_dataclass("Baking", ["trays"])(trays=(1, 3)))
         {'trays': [1, 3]}
     """
-    values = {field.name: getattr(recipe, field.name) for field in fields(recipe)}  # type: ignore[arg-type]
-    return {key: described(value) if is_dataclass(value) else _plain(value) for key, value in values.items()}
+    found: dict[str, Any] = asdict(recipe, dict_factory=_as_json)  # type: ignore[call-overload]
+    return found
 
 
 def flat(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,12 +179,13 @@ def completed(recipe: object, content: Mapping[str, Any]) -> dict[str, Any]:
         >>> completed(make_dataclass("Baking", [("trays", int, 2)])(trays=5), {"degrees": 180.0})
         {'trays': 2, 'degrees': 180.0}
     """
-    found = {key: _plain(value) for key, value in leaves(type(recipe)()).items()}
+    found = _flattened(described(type(recipe)()))
     names = list(found)
     for name, value in _flattened(content).items():
         key = BEFORE.get(name, name)
-        own = [key] if key in names else [each for each in names if key in _stands_for(each)]
-        found[own[0] if len(own) == 1 else key] = value
+        with suppress(ValueError):
+            key = full_name(names, key)
+        found[key] = value
     return found
 
 
@@ -262,6 +264,16 @@ def _types(recipe: Any) -> dict[str, Any]:
     return found
 
 
+def _place_of_mistake(recipe: object, values: Mapping[str, Any], settings: Sequence[str | Setting]) -> str:
+    """The place in a file of the setting without which there is no mistake; "" where there is none."""
+    for each in pairs(settings):
+        with suppress(ValueError):
+            key = _OPTIONS if each.part_option else full_name(values, each.key)
+            _replaced(recipe, {name: value for name, value in values.items() if name != key})
+            return f"{each.where}: " if each.where else ""
+    return ""
+
+
 def _replaced(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     """By full names; every group is checked once, with all its new values."""
     own: dict[str, Any] = {}
@@ -276,5 +288,5 @@ def _replaced(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     return replace(recipe, **own)  # type: ignore[type-var]
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _as_json(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in items}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ordinal_entropy import comparison, runs
 from ordinal_entropy.environment import environment as present_environment
+from ordinal_entropy.recipes import flat
 
 CACHE = "report-cache"
 _DEEPEST = 3  # folders below the one that is asked for
@@ -244,7 +245,7 @@ def _compare_alike(found: Found) -> None:
     """Makes a study of runs of one recipe by several methods over the same seeds; the others stay runs."""
     alike: dict[str, list[KeptRun]] = {}
     for run in found.runs:
-        alike.setdefault(json.dumps([run.recipe, run.result.get("metric")], sort_keys=True), []).append(run)
+        alike.setdefault(json.dumps([flat(run.recipe), run.result.get("metric")], sort_keys=True), []).append(run)
     for group in alike.values():
         study = _study_of(group, found)
         if study is not None:

@@ -115,7 +115,7 @@ def _settled(name: str, settings: Settings, preset: str) -> tuple[Any, dict[str,
             if value != fixed.get(key, value):
                 known = [*own, *(short for each, short in names.items() if each not in fixed)]
                 raise ValueError(f"{name} sets {names[key]} itself; the keys it takes: {', '.join(known)}")
-        return changed(recipe, {**values, **fixed})
+        return changed(recipe, {**values, **fixed}, rest)
 
     recipes = {"": recipe_of(preset)}
     for label in {variant.label: None for variant in variants if variant.label}:

@@ -160,7 +160,7 @@ def recipe(name: str, preset: str = "paper", settings: Sequence[str | Setting] =
     for key in task.fixed:
         if values.get(key, own[key]) != own[key]:
             raise ValueError(f"{key} comes with the name of the task, got it as a setting of {name}")
-    return changed(found, values)
+    return changed(found, values, settings)
 
 
 def values_of(
@@ -330,7 +330,7 @@ def planned(folder: Path, settings: Sequence[str | Setting] = ()) -> tuple[str, 
     with runs.reading(folder / "recipe.json", "remove the run folder and train again"):
         methods.describe(run.method)  # an unknown one is an error
         own = restored(next(iter(load(name).presets.values())), content)
-    return name, Plan(run.method, run.seed, changed(own, values_of(name, own, settings)))
+    return name, Plan(run.method, run.seed, changed(own, values_of(name, own, settings), settings))
 
 
 def spread_rows(count: int, most: int) -> Tensor:
