@@ -43,16 +43,17 @@ def pair_sums(
     """
     dtype = torch.float32 if points.device.type == "mps" else torch.float64
     x = unit_rows(points.to(dtype)) if project else points.to(dtype)
-    zero = 0.5 * (x.detach().square().sum(-1) < 0.5)
-    mean_square = x.detach().square().sum(-1).mean(1)[:, None, None]  # (g, 1, 1)
+    norms = x.detach().square().sum(-1)  # (g, m), squared
     x = x - x.mean(1, keepdim=True)  # (g, m, d)
     sizes = x.square().sum(-1)
     sizes = sizes[:, :, None] + sizes[:, None]  # (g, m, m), |x_i|^2 + |x_j|^2
     squares = sizes - 2 * x @ x.mT
     if distance == "cosine":
+        zero = 0.5 * (norms < 0.5)
         distances = squares / 2 + zero[:, :, None] + zero[:, None]  # 1 - cos = |x_i - x_j|^2 / 2 between unit rows
     else:
-        same = squares <= torch.maximum(4 * torch.finfo(dtype).eps * sizes, SAME**2 * mean_square)  # False for NaN
+        least = torch.maximum(4 * torch.finfo(dtype).eps * sizes.detach(), SAME**2 * norms.mean(1)[:, None, None])
+        same = squares.detach() <= least  # False for NaN
         distances = torch.where(same, 0, torch.where(same, 1, squares).sqrt())
     if callable(weighting):
         weights = torch.stack([(weighting(v, v) + weighting(v, v).mT) / 2 for v in values])
