@@ -358,6 +358,7 @@ def wrong_on_one_rank(rank, world):
     return told
 
 
+@pytest.mark.slow
 def test_what_is_wrong_on_one_rank_is_an_error_on_all_and_the_next_step_is_of_all():
     ranks = run(wrong_on_one_rank, 2)
     wrong = {

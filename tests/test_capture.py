@@ -517,7 +517,7 @@ def check_steps(tap: Tap, called: nn.Module, net: Net) -> None:
 
 
 @pytest.mark.usefixtures("dynamo")
-@pytest.mark.parametrize("layer", ["fc", None])
+@pytest.mark.parametrize("layer", ["fc", pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_compile_after_capture(backend: str, fullgraph: bool, layer: str | None) -> None:
@@ -548,7 +548,7 @@ def test_compile_where_a_strength_sets_itself_elsewhere(backend: str, fullgraph:
 
 
 @pytest.mark.usefixtures("dynamo")
-@pytest.mark.parametrize("layer", ["fc", "_orig_mod.fc", None])
+@pytest.mark.parametrize("layer", ["fc", pytest.param("_orig_mod.fc", marks=pytest.mark.slow), None])
 def test_capture_a_compiled_model_before_its_first_call(layer: str | None) -> None:
     net = Net()
     compiled = torch.compile(net, backend="aot_eager")
@@ -565,6 +565,7 @@ def test_compile_in_place() -> None:
         check_steps(tap, net, net)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("dynamo")
 @needs_compiler
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # from torch's own compiler
@@ -755,6 +756,7 @@ DDP = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch was built without torch.distributed")
 def test_distributed_data_parallel_with_and_without_compile(tmp_path: Path) -> None:
     run = subprocess.run(
@@ -762,7 +764,7 @@ def test_distributed_data_parallel_with_and_without_compile(tmp_path: Path) -> N
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 0, run.stderr

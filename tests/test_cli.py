@@ -739,7 +739,7 @@ def test_ctrl_c_ends_with_a_sentence_and_status_130(tmp_path):
             break
     time.sleep(3)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert said.splitlines()[-1] == "Stopped; to go on from what there holds, give the same command again."
     assert list((tmp_path / "there" / "training").rglob("checkpoint.pt"))

@@ -105,6 +105,7 @@ def draws(rank, world):
     ]
 
 
+@pytest.mark.slow
 def test_all_ranks_make_the_same_draws_and_new_ones_each_time():
     first, second = run(draws, 2)
     assert first[0] != second[0]

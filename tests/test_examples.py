@@ -15,6 +15,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_own_data_compares_every_method():
     pytest.importorskip("scipy", reason="a comparison needs SciPy")
     answer = run("--seeds", "2", "--steps", "3")

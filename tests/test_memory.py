@@ -183,6 +183,7 @@ def ranks_share_it(rank, world):
     return torch.stack(answers)
 
 
+@pytest.mark.slow
 def test_ranks_share_it():
     reg = OrdinalEntropy(memory=4)
     expected = torch.stack([reg(*batch(4, step)).detach() for step in range(3)])

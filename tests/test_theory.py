@@ -323,6 +323,7 @@ DIRECTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", theory.SETTINGS)
 def test_training_moves_the_entropy(name):
     courses = {loss: theory.trained(loss, theory.SETTINGS[name]) for loss in theory.LOSSES}
@@ -344,6 +345,7 @@ def test_training_moves_the_entropy(name):
         assert ((courses[CLASSIFICATION].raw - courses[MSE].raw).amin(0) < -1).all()
 
 
+@pytest.mark.slow
 def test_free_features_go_where_the_diversity_is_largest():
     y = torch.linspace(0, 1, 60, dtype=torch.float64)
     ends = {}
@@ -365,6 +367,7 @@ def test_free_features_go_where_the_diversity_is_largest():
         assert oe.estimators.ordinality(ends["l2", start], y) > 0.8
 
 
+@pytest.mark.slow
 def test_the_script_prints_and_draws(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib", reason="a picture needs matplotlib")
     monkeypatch.setattr(theory, "trained", functools.partial(theory.trained, steps=3))

@@ -287,6 +287,7 @@ def test_random_pairs_are_unbiased(t, rescale, fractional):
     assert (drawn.grad - exact.grad).norm() / exact.grad.norm() < 0.02
 
 
+@pytest.mark.slow
 def test_extremes_of_the_drawn_pairs_would_be_biased():
     """With one pair a draw, dividing by the largest drawn weight leaves no weight at all: the mean distance."""
     x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
@@ -320,6 +321,7 @@ def variances(k, m=200, draws=400):
     return found  # value and gradient of rows, value and gradient of pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [8, 20, 50])
 def test_random_pairs_vary_less_than_the_pairs_of_random_rows(k):
     """For k well below m, at the same number of pairs: pairs that share a row say less."""
@@ -328,6 +330,7 @@ def test_random_pairs_vary_less_than_the_pairs_of_random_rows(k):
     assert pair_gradient < 0.9 * row_gradient
 
 
+@pytest.mark.slow
 def test_two_rows_have_one_pair_and_vary_like_one_random_pair():
     row_value, row_gradient, pair_value, pair_gradient = variances(2, draws=2000)
     assert pair_value == pytest.approx(row_value, rel=0.2)

@@ -540,6 +540,7 @@ def test_one_group_may_come_without_its_dimension(rescale):
     assert torch.equal(means, answers[0][0].reshape(1))
 
 
+@pytest.mark.slow
 def test_the_operator_is_registered_as_torch_wants_it():
     points, values, amount = problem(2, 5, 3, zero=False)
     torch.library.opcheck(fused.operator, (points.clone().requires_grad_(), values, amount, *arguments(), True))

@@ -97,7 +97,7 @@ def test_table1_nonlinear_takes_a_hundred_thousand_steps(trainer, tmp_path):
     assert trainer.calls[0][2].steps == 100_000
 
 
-@pytest.mark.parametrize("name", ["fig4a-linear", "figBa-nonlinear"])
+@pytest.mark.parametrize("name", ["fig4a-linear", pytest.param("figBa-nonlinear", marks=pytest.mark.slow)])
 def test_fig4a_varies_m_with_rescaled_and_raw_weights(name, trainer, tmp_path):
     summary = studies.run(name, tmp_path)
     ((jobs, *_),) = trainer.calls
@@ -108,7 +108,7 @@ def test_fig4a_varies_m_with_rescaled_and_raw_weights(name, trainer, tmp_path):
     assert ("ld samples=2 rescale=authors" in summary["paper"]) == (name == "fig4a-linear")
 
 
-@pytest.mark.parametrize("name", ["fig4b-linear", "figBb-nonlinear"])
+@pytest.mark.parametrize("name", ["fig4b-linear", pytest.param("figBb-nonlinear", marks=pytest.mark.slow)])
 def test_fig4b_varies_the_strength(name, trainer, tmp_path):
     summary = studies.run(name, tmp_path)
     ((jobs, *_),) = trainer.calls
@@ -118,6 +118,7 @@ def test_fig4b_varies_the_strength(name, trainer, tmp_path):
     assert set(summary["paper"]) == {"baseline", "ld strength=0.001"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["linear", "nonlinear"])
 def test_init_is_the_table_under_the_default_initialisation(operator, trainer, tmp_path):
     summary = studies.run("init", tmp_path, [f"operator={operator}"])

@@ -66,7 +66,7 @@ def test_without_torchvision_a_sentence_says_what_brings_it(monkeypatch):
 
 def in_a_new_process(script, *path):
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_missing_operators_are_declared_once(tmp_path):

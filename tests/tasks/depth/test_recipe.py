@@ -114,6 +114,7 @@ def test_train_evaluate_and_go_on(rendered, tmp_path):
     assert "epoch 2 of 2" in other and other != evaluated
 
 
+@pytest.mark.slow
 def test_double_precision_from_the_first_step_to_the_checkpoint(rendered, tmp_path):
     """The scores of training are those of the weights that were written, to the last digits of float64."""
     recipe = tiny(rendered, "precision=float64")
@@ -167,6 +168,7 @@ def test_sets_that_do_not_fit_are_streamed(rendered, tmp_path):
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.slow
 def test_settings_matter(rendered, tmp_path):
     every = [
         [],

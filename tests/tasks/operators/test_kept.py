@@ -95,7 +95,7 @@ def test_at_every_evaluation_but_the_one_before_the_first_step(tmp_path):
     assert histories == train.train(JOBS, a_split(), replace(SETTINGS, feature_rows=0))  # what is kept changes nothing
 
 
-@pytest.mark.parametrize("stop", [1, 3, 5])
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_a_stopped_training_ends_with_the_same_files(tmp_path, error, stop):
     """After an interrupt, which writes a checkpoint first, and after a failure, which does not."""

@@ -160,7 +160,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("repeated", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, repeated):
     split = a_split(repeated=repeated)
     settings = Settings(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
@@ -175,6 +175,7 @@ def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, 
         assert histories[k].test[-1] == pytest.approx(score, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_stacked_alone_and_by_a_plain_loop(tmp_path):
     """From PyTorch's initialisation: from the authors' a plain loop drifts away, see below."""
     split = a_split()
@@ -409,7 +410,7 @@ class TestCheckpoint:
         with pytest.raises(ValueError, match="damaged or foreign"):
             train.train(self.jobs, a_split(), self.settings, folder=tmp_path)
 
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+    @pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
     def test_goes_on_after_a_signal(self, tmp_path, number):
         script = f"""
 import sys, time
@@ -430,7 +431,7 @@ train.train(T.jobs, a_split(), T.longer, folder=Path({str(tmp_path)!r}), progres
                 if int(line) >= 170:
                     process.send_signal(number)
                     break
-            process.communicate(timeout=60)
+            process.communicate(timeout=600)
         assert process.returncode != 0
         step, _ = train.evaluate(self.jobs, a_split(), self.longer, folder=tmp_path)
         assert (150 if number == signal.SIGKILL else 170) <= step < self.longer.steps

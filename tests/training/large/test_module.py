@@ -252,7 +252,7 @@ def test_two_processes_equal_one(tmp_path, method):
         "from test_module import two_processes\n"
         f"two_processes({method!r}, Path({str(tmp_path / 'two')!r}))\n"
     )
-    said = subprocess.run([sys.executable, str(script)], check=True, timeout=120, capture_output=True, text=True)
+    said = subprocess.run([sys.executable, str(script)], check=True, timeout=600, capture_output=True, text=True)
     module = steady(method)
     history = run(module, tmp_path / "one")
     two = load_images(tmp_path / "two" / "last.ckpt")
