@@ -85,6 +85,9 @@ class Stack:
         self.squared_errors = torch.zeros(len(members), dtype=torch.float64, device=device)  # of this epoch's steps
         self._batches: dict[int, Batch] = {}  # of runs that are called one by one, in this step
         self._outputs: dict[int, Any] = {}  # likewise
+        self._seeds: dict[int, int] = {}  # likewise, of what their methods draw
+        # of each of them the linear head, weight and bias, as leaves of autograd, and where their gradients belong
+        self._linear = {run: self._linear_of(run) for run in self.singles}
         self._graph: torch.cuda.CUDAGraph | None = None
         self._graph_steps = 0
         if rows.batch_size is None:
@@ -247,8 +250,8 @@ class Stack:
         net.forward_heads()
         self._by_outputs(targets)
         net.backward_heads()
-        for run in self.singles:
-            self._single(run, stage)
+        if self.singles:
+            self._by_singles(stage)
         self.regularizers.add(by_features, features, targets, draws, gradients)
         if stage != "head":
             net.backward()
@@ -271,7 +274,8 @@ class Stack:
             x, y = x[self._sets, rows], y[self._runs, rows[self.which]]
             self.network.load(x[self.which])
         for run in self.singles:
-            generator = torch.Generator().manual_seed(self._seed_of_draws(run))
+            self._seeds[run] = self._seed_of_draws(run)
+            generator = torch.Generator().manual_seed(self._seeds[run])
             before = Batch(x[self.which[run]], y[run])
             batch = self._batches[run] = self.own[run].method.change(before, generator)
             if batch.inputs is not before.inputs:
@@ -310,24 +314,35 @@ class Stack:
             size = leaf.new_full((), float(len(leaf)))  # of which the value is the mean
             net.by_outputs[k][some].copy_(torch.autograd.grad(value, leaf, size)[0])
 
-    def _single(self, run: int, stage: str) -> None:
-        """The loss of a run by itself, as :func:`ordinal_entropy.methods.training_loss` has it behind the encoder."""
-        own, batch, net = self.own[run], self._batches[run], self.network
-        features = net.features[run].contiguous().requires_grad_(stage != "head")
-        now, by = net.parameters.of_run(run), net.gradient.of_run(run)
-        weight, bias = (now[f"head.{kind}"].detach().requires_grad_() for kind in ("weight", "bias"))
+    def _by_singles(self, stage: str) -> None:
+        """Gradients of the losses of runs that are called one by one, at their features and heads."""
+        each = [self._single(run, stage) for run in self.singles]
+        torch.autograd.backward([loss for _, loss in each])
+        for run, (features, _) in zip(self.singles, each, strict=True):
+            weight, bias, *rooms = self._linear[run]
+            rooms = [self.network.by_features[run], *rooms]
+            for room, leaf in zip(rooms, (features, weight, bias), strict=True):
+                room.zero_() if leaf.grad is None else room.copy_(leaf.grad)
+
+    def _single(self, run: int, stage: str) -> tuple[Tensor, Tensor]:
+        """Features and loss of a run, as :func:`ordinal_entropy.methods.training_loss` has it behind the encoder."""
+        own, batch = self.own[run], self._batches[run]
+        features = self.network.features[run].contiguous().requires_grad_(stage != "head")
+        weight, bias, *_ = self._linear[run]
         head = own.head if own.method.own_head else lambda z: torch.addmm(bias, z, weight)
-        for parameter in own.parameters():
+        for parameter in (weight, bias, *own.parameters()):
             parameter.grad = None
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed_of_draws(run))  # of regularizers that draw rows
+            torch.manual_seed(self._seeds[run])  # of regularizers that draw rows
             step = step_from(features, own.method, head, batch, squared_error, stage=stage)
             loss = own.method.loss(step, stage)
-        loss.backward()
         self._outputs[run] = step.outputs
-        found = features.grad, weight.grad, bias.grad
-        for room, gradient in zip((net.by_features[run], by["head.weight"], by["head.bias"]), found, strict=True):
-            room.zero_() if gradient is None else room.copy_(gradient)
+        return features, loss
+
+    def _linear_of(self, run: int) -> list[Tensor]:
+        now, by = self.network.parameters.of_run(run), self.network.gradient.of_run(run)
+        names = "head.weight", "head.bias"
+        return [*(now[name].detach().requires_grad_() for name in names), *(by[name] for name in names)]
 
     def _add_errors(self, targets: Tensor) -> None:
         """Adds the squared errors of this step's predictions, as they were trained on."""
