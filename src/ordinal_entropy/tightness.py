@@ -28,14 +28,16 @@ def mean_distance(groups: Groups, amount: Tensor, slot: Tensor, options: Options
         tensor(0.4714)
     """
     cosine = options.distance == "cosine"
-    rows = unit_rows(groups.features) if (cosine or options.normalize) and not groups.unit else groups.features
+    unit = cosine or options.normalize
+    rows = unit_rows(groups.features) if unit and not groups.unit else groups.features
     centers = unit_rows(groups.centers) if cosine or (options.normalize and not groups.unit) else groups.centers
     own = centers.gather(1, slot[..., None].expand_as(rows))  # (g, n, d)
     squares = (rows - own).square().sum(-1)  # (g, n)
-    size = rows.detach().square().sum(-1)
-    apart = ~(squares <= (8 * torch.finfo(rows.dtype).eps) ** 2 * size)  # more than rounding, or NaN
+    rounding: float | Tensor = (8 * torch.finfo(rows.dtype).eps) ** 2
+    rounding = rounding if unit else rounding * rows.detach().square().sum(-1)
+    apart = ~(squares.detach() <= rounding)  # or NaN
     if cosine:  # 1 - cos between unit rows; a half more for each zero row
-        zero = 0.5 * (size < 0.5) + 0.5 * (own.detach().square().sum(-1) < 0.5)
+        zero = sum(0.5 * (each.detach().square().sum(-1) < 0.5) for each in (rows, own))
         distances = torch.where(apart, squares / 2 + zero, 0)
     else:
         distances = torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
