@@ -14,6 +14,7 @@ from ordinal_entropy.estimators import mean_nn_entropy
 from ordinal_entropy.losses import OrdinalEntropy
 from ordinal_entropy.methods import Batch, Method, Step
 from ordinal_entropy.methods.contract import overrides
+from ordinal_entropy.options import Options
 
 Targets = str | int | Callable[[Any], Tensor | tuple[Tensor, Tensor]]
 AnyMethod = str | Method | OrdinalEntropy | Iterable[Method]
@@ -327,6 +328,7 @@ def _unknown(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tens
 def _draws_undone(method: nn.Module, device: torch.device) -> Iterator[None]:
     """Inside, numbers are drawn that will be drawn again after it."""
     owned = [value for module in method.modules() for value in vars(module).values()]
+    owned += [option for value in owned if isinstance(value, Options) for option in value]
     states = [(each, each.get_state()) for each in owned if isinstance(each, torch.Generator)]
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield

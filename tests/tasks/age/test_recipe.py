@@ -185,7 +185,7 @@ def test_where_a_run_fails_the_others_go_on(jobs, drawn, tmp_path):
     (broken / "features").write_text("a file where a folder should be")
     answer = call("compare", "age", *options)
     said = " ".join(answer.stdout.split())
-    assert "2 seeds" in said and "oe, seed 1 failed: WriteError: expected to be able to write" in said
+    assert "; n = 2; " in said and "oe, seed 1 failed: WriteError: expected to be able to write" in said
     assert "1 of 3 runs of oe did not finish with a number" in said
     assert "1 run failed; the same command tries again" in answer.stderr
     assert "Traceback" in runs.read_json(broken / "failure.json")["traceback"]
