@@ -31,7 +31,7 @@ from ordinal_entropy.recipes import (
     unknown,
     written,
 )
-from ordinal_entropy.tasks.groups import MethodOptions
+from ordinal_entropy.recipes.groups import MethodOptions
 from ordinal_entropy.training import runner
 from ordinal_entropy.training.outcomes import Outcome
 from ordinal_entropy.training.plans import Plan

@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.checkpoints import load_images
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import module as large
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, require_positive
+from ordinal_entropy.recipes.groups import Images, LargeTraining, OnMaps, Pretrained
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.crowd import annotations, data, density, generated
 from ordinal_entropy.tasks.crowd.annotations import Points
@@ -26,9 +27,7 @@ from ordinal_entropy.tasks.crowd.data import Record
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.losses import task_loss
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
-from ordinal_entropy.tasks.on_images.groups import Images, OnMaps, Pretrained
 from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels

@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.recipes import preset, require_not_negative
+from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, OnMaps
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
-from ordinal_entropy.tasks.on_images.groups import Backbone, Images, OnMaps
 from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 

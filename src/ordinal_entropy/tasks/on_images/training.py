@@ -10,9 +10,9 @@ import torch
 
 from ordinal_entropy import methods
 from ordinal_entropy.models.heads import replace_head, width_of
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.tasks import method_of
 from ordinal_entropy.tasks.on_images.description import Dataset, OnImages, Prepared
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.outcomes import places
 from ordinal_entropy.training.plans import Plan, Progress
 from ordinal_entropy.training.runner import Group, OnScores

@@ -18,15 +18,14 @@ from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.methods import options as method_options
 from ordinal_entropy.methods import split as split_method
 from ordinal_entropy.recipes import cache_folder, described, flat, preset, require_at_least_1, require_not_negative
+from ordinal_entropy.recipes.groups import Dataset, MethodOptions, Perceptron, Stacked
 from ordinal_entropy.tasks import Task, part_options
-from ordinal_entropy.tasks.groups import Dataset, MethodOptions, Perceptron
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.jobs import method_of, with_options
 from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
 from ordinal_entropy.training import interrupts
 from ordinal_entropy.training.checkpoints import FILE
-from ordinal_entropy.training.groups import Stacked
 from ordinal_entropy.training.outcomes import PARTS
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ordinal_entropy.methods import Batch
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.large.optimization import dtype_of
 from ordinal_entropy.vision.sets import Batches
 from ordinal_entropy.vision.split import Picked, Seen, Split

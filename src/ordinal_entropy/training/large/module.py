@@ -20,9 +20,9 @@ from ordinal_entropy import methods, runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Batch, Composition, TaskLoss
 from ordinal_entropy.methods.contract import overrides
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.checkpoints import LAST, REMEDY
 from ordinal_entropy.training.graphs import Made, StepGraph
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import optimization
 from ordinal_entropy.training.large.batches import batch_of, loader, picked_of
 from ordinal_entropy.training.large.files import Files

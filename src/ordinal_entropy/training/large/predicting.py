@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from ordinal_entropy.methods import Composition
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.large.optimization import PRECISIONS, dtype_of, lay_out, precision_on
 from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.split import Picked, Seen, Split
