@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.tasks.age.counts import column, training_counts
+from ordinal_entropy.tasks.age.losses import column, training_counts
 from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()  # which torchmetrics would import

@@ -18,8 +18,7 @@ from ordinal_entropy.recipes import preset, require_at_least_1, require_not_nega
 from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, MethodOptions
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
-from ordinal_entropy.tasks.age.counts import age_counts
-from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
+from ordinal_entropy.tasks.age.losses import age_counts, sample_weights, task_loss
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
 from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
