@@ -19,8 +19,7 @@ from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, Meth
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.losses import age_counts, sample_weights, task_loss
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
-from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 

@@ -21,8 +21,7 @@ from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
-from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
