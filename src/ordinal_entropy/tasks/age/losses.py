@@ -1,4 +1,4 @@
-"""Task losses of ages, and weights against their long tail by how often an age occurs. An age is a whole number of years."""
+"""Task losses of ages, and weights by how often an age occurs. An age is a whole number of years."""
 
 from collections.abc import Callable
 
