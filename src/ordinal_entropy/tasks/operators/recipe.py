@@ -22,8 +22,7 @@ from ordinal_entropy.recipes.groups import Dataset, MethodOptions, Perceptron, S
 from ordinal_entropy.tasks import Task, part_options
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.jobs import method_of, with_options
-from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
+from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split, method_of, with_options
 from ordinal_entropy.training import interrupts
 from ordinal_entropy.training.checkpoints import FILE
 from ordinal_entropy.training.outcomes import PARTS

@@ -23,9 +23,7 @@ from ordinal_entropy.tasks import Task, method_of
 from ordinal_entropy.tasks.tabular import data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
-from ordinal_entropy.tasks.tabular.jobs import Job, Settings
-from ordinal_entropy.tasks.tabular.scored import PARTS, Scored
-from ordinal_entropy.tasks.tabular.train import METRIC
+from ordinal_entropy.tasks.tabular.train import METRIC, PARTS, Job, Scored, Settings
 from ordinal_entropy.training.checkpoints import FILE, load_run
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
