@@ -1,4 +1,4 @@
-"""Training of a stack: each run as it would be alone, and as a loop of plain PyTorch has it; errors as scikit-learn's."""
+"""Training of a stack: each run as it would be alone, and as a loop of plain PyTorch has it; errors of runs."""
 
 import math
 from dataclasses import replace
