@@ -14,8 +14,7 @@ from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies import claims, kept_features
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
-from ordinal_entropy.training.outcomes import Outcome
-from ordinal_entropy.training.plans import run_names
+from ordinal_entropy.training.plans import Outcome, run_names
 from ordinal_entropy.vision import features
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

@@ -10,8 +10,7 @@ from ordinal_entropy.results import tables
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
-from ordinal_entropy.training.outcomes import places
-from ordinal_entropy.training.plans import Plan, run_names
+from ordinal_entropy.training.plans import Plan, places, run_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,8 +33,7 @@ from ordinal_entropy.recipes import (
 )
 from ordinal_entropy.recipes.groups import MethodOptions
 from ordinal_entropy.training import runner
-from ordinal_entropy.training.outcomes import Outcome
-from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.plans import Outcome, Plan
 from ordinal_entropy.training.runner import Trainable
 
 _WHERE = {

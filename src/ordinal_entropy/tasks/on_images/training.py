@@ -18,8 +18,7 @@ from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.tasks import Task, method_of
 from ordinal_entropy.tasks.on_images.description import Dataset, OnImages, Prepared
 from ordinal_entropy.training.checkpoints import BEST, LAST, OfImages, load_images
-from ordinal_entropy.training.outcomes import PARTS, places
-from ordinal_entropy.training.plans import Plan, Progress, trained_in
+from ordinal_entropy.training.plans import PARTS, Plan, Progress, places, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
 
 _LOG = logging.getLogger(__name__)

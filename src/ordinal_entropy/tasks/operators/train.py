@@ -23,7 +23,7 @@ from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators.data import Array, Rows
 from ordinal_entropy.training import checkpoints
 from ordinal_entropy.training.checkpoints import OfStack
-from ordinal_entropy.training.outcomes import Scores
+from ordinal_entropy.training.plans import Scores
 from ordinal_entropy.training.stacked import loop, saved_features
 from ordinal_entropy.training.stacked.members import Member, order_of
 from ordinal_entropy.training.stacked.members import Rows as StackRows

@@ -19,8 +19,7 @@ from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.tabular.inputs import Part, Seen
 from ordinal_entropy.training.checkpoints import FILE, REMEDY, OfRun, load_run, save_run
-from ordinal_entropy.training.outcomes import places
-from ordinal_entropy.training.plans import Progress
+from ordinal_entropy.training.plans import Progress, places
 from ordinal_entropy.training.runner import OnScores
 from ordinal_entropy.training.stacked import loop, saved_features
 from ordinal_entropy.training.stacked.members import Member, Rows, order_of, steps_and_rows

@@ -29,7 +29,7 @@ from ordinal_entropy.training.large.files import Files
 from ordinal_entropy.training.large.optimization import dtype_of, lay_out
 from ordinal_entropy.training.large.predicting import Network, Scores, at_least_single, decoded, numbers_of, shown_to
 from ordinal_entropy.training.large.saved_features import SavedFeatures
-from ordinal_entropy.training.outcomes import PARTS
+from ordinal_entropy.training.plans import PARTS
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.split import Data, Picked, Shown, Split
 
