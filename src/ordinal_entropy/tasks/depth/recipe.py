@@ -27,7 +27,7 @@ from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.tasks.depth.views import Views
-    from ordinal_entropy.training.large.predicting import Network
+    from ordinal_entropy.training.large.batches import Network
     from ordinal_entropy.vision.split import Data, Seen
 
 METRIC = "rms"

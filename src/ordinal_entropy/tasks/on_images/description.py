@@ -17,7 +17,7 @@ from ordinal_entropy.training.plans import Plan
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric
 
-    from ordinal_entropy.training.large.predicting import Network
+    from ordinal_entropy.training.large.batches import Network
     from ordinal_entropy.vision.split import Data, Seen
 
 

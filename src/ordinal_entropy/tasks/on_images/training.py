@@ -117,7 +117,7 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
         "step" (epochs done), the score on the images of each split, the further ones of the task, and the score on the
         test images by the checkpoint that is best on validation.
     """
-    from ordinal_entropy.training.large import predicting
+    from ordinal_entropy.training.large import batches
 
     place = trained_in(folder, plan, LAST)
     last, best = (load_images(place / name) for name in (LAST, BEST))
@@ -127,7 +127,7 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
     def scored(part: str) -> dict[str, float]:
         split = getattr(made.data, part)
         with threads_of(plan.recipe, device):
-            return predicting.scored(network, made.method, made.metric, split, plan.recipe.training, device=device)
+            return batches.scored(network, made.method, made.metric, split, plan.recipe.training, device=device)
 
     for part in PARTS:
         found = scored(part)
@@ -183,7 +183,7 @@ def pictured(task: OnImages, plan: Plan, count: int, *, device: str, folder: Pat
     Returns:
         Maps in the unit of the targets; smaller predictions are enlarged bilinearly to the size of the truth.
     """
-    from ordinal_entropy.training.large.predicting import predicted
+    from ordinal_entropy.training.large.batches import predicted
     from ordinal_entropy.training.large.saved_features import fixed_rows
 
     assert task.truth is not None
