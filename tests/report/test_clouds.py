@@ -108,7 +108,7 @@ def test_epochs_that_no_two_methods_share_and_broken_files_are_told(kept, tmp_pa
     with pytest.raises(ValueError, match="after the same epochs of every method"):
         clouds.cloud(runs, tmp_path / "cache")
     (runs["oe"].path / "features" / "test-0001.safetensors").write_bytes(b"no")
-    with pytest.raises(ValueError, match=r"expected kept features in test-0001\.safetensors"):
+    with pytest.raises(ValueError, match=r"expected saved features in test-0001\.safetensors"):
         clouds.cloud(runs, tmp_path / "cache")
 
 

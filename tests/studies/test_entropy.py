@@ -14,8 +14,8 @@ from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies import claims, kept_features
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
+from ordinal_entropy.training import saved_features
 from ordinal_entropy.training.plans import Outcome, run_names
-from ordinal_entropy.vision import features
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 EPOCHS = 3
@@ -57,9 +57,9 @@ def trained(trained_by, monkeypatch):
                     generator = torch.Generator().manual_seed(0)
                     cloud = torch.randn(30, 4, generator=generator) * fake.spread[plan.method][epoch - 1]
                     content = {"features": cloud * (1 + plan.seed / 100), "targets": torch.rand(30, 1)}
-                    save_file(content, features.kept_file(run.path, part, epoch))
+                    save_file(content, saved_features.feature_file(run.path, part, epoch))
                 content |= {"predictions": torch.full((30, 1), float(epoch)), "places": torch.zeros(30, 2)}
-                save_file(content, features.kept_file(run.path, "image", epoch))
+                save_file(content, saved_features.feature_file(run.path, "image", epoch))
             history = [{part: {"rms": score} for part in ("train", "validation", "test")} for score in (3.0, 1.0, None)]
             run.finish({"history": history, "features": {}})
         return [OUTCOME] * len(plans)
@@ -98,7 +98,7 @@ def test_entropies_are_of_the_kept_files(trained, tmp_path):
             for epoch in content["epochs"]:
                 file = tmp_path / kept["folder"] / f"{part}-{epoch:04d}.safetensors"
                 own = {name: run[part][name][epoch - 1] for name in run[part]}
-                assert own == pytest.approx(features.entropies(**load_file(file)))
+                assert own == pytest.approx(saved_features.entropies(**load_file(file)))
     ends = summary["entropies"]["ld"]["test"]["E1"]
     assert ends["last"] == [run["test"]["E1"][-1] for run in content["runs"] if run["variant"] == "ld"]
     assert ends["last"][0] - ends["first"][0] == pytest.approx(4 * math.log(5 / 3), abs=1e-4)  # of 4 dimensions
@@ -163,7 +163,7 @@ def test_what_is_measured_is_not_measured_again(trained, trained_by, tmp_path, m
     settings = ["seeds=1", f"epochs={EPOCHS}"]
     first = studies.run("fig1", tmp_path, settings)
     (tmp_path / "summary.json").unlink()  # as after a stop between the two files
-    monkeypatch.setattr(features, "kept_entropies", None)
+    monkeypatch.setattr(saved_features, "saved_entropies", None)
     monkeypatch.setattr(depth.DEPTH.__class__, "train", None)
     trained_by(depth, lambda plans, folder: [OUTCOME] * 3)
     again = studies.run("fig1", tmp_path, settings)

@@ -243,7 +243,7 @@ def _read(folder: Path, part: str, epoch: int) -> _Kept:
         files.size(path)  # a pipe would be waited for
         content = load_file(path)
     except Exception as error:  # safetensors has errors of its own
-        raise ValueError(f"expected kept features in {path.name}, got something else: {error}") from error
+        raise ValueError(f"expected saved features in {path.name}, got something else: {error}") from error
     n = len(content["features"])
     return _Kept(
         content["features"].reshape(n, -1).astype("float32"),

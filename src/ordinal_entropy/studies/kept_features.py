@@ -117,14 +117,14 @@ def _measured(
     names: Sequence[str], plans: Sequence[Plan], folders: Sequence[Path], times: Sequence[int], device: str
 ) -> dict[str, Any]:
     """The content of entropies.json; a step of runs that take all rows in each is an epoch."""
-    from ordinal_entropy.vision.features import kept_entropies
+    from ordinal_entropy.training.saved_features import saved_entropies
 
     where = device if device.startswith("cuda") else "cpu"  # in float64, which others may not have
     found = []
     for name, plan, folder in zip(names, plans, folders, strict=True):
         run: dict[str, Any] = {"variant": name, "seed": plan.seed}
         for part in PARTS:
-            each = [kept_entropies(folder, part, time, where) for time in times]
+            each = [saved_entropies(folder, part, time, where) for time in times]
             run[part] = {estimator: [own[estimator] for own in each] for estimator in ESTIMATORS}
         found.append(run)
     return {"epochs": list(times), "runs": found}
@@ -132,7 +132,7 @@ def _measured(
 
 def _files(subject: Subject, folder: Path, times: Sequence[int], out: Path) -> dict[str, str]:
     """Where the features lie that are laid out, after the last epoch or step and the best one on validation."""
-    from ordinal_entropy.vision.features import kept_file
+    from ordinal_entropy.training.saved_features import feature_file
 
     metric = tasks.load(subject.task).metric
     result = runs.open(folder).result() or {}
@@ -140,8 +140,8 @@ def _files(subject: Subject, folder: Path, times: Sequence[int], out: Path) -> d
     history = [scores for step, scores in each if step in times]
     at = {point: times[place] for point, place in places(history, metric, result.get("first_stage", 0)).items()}
     return {
-        "folder": kept_file(folder, subject.part, times[-1]).parent.relative_to(out).as_posix(),
-        **{point: kept_file(folder, subject.part, time).name for point, time in at.items()},
+        "folder": feature_file(folder, subject.part, times[-1]).parent.relative_to(out).as_posix(),
+        **{point: feature_file(folder, subject.part, time).name for point, time in at.items()},
     }
 
 

@@ -80,9 +80,9 @@ def train_run(
 
 def _feature_scores(folder: Path, epoch: int, device: str) -> dict[str, float]:
     """Of the test images, and as "train_..." of the training images, whose features the run kept."""
-    from ordinal_entropy.vision.features import kept_scores
+    from ordinal_entropy.training.saved_features import saved_scores
 
-    test, train = (kept_scores(folder, part, epoch, device) for part in ("test", "train"))
+    test, train = (saved_scores(folder, part, epoch, device) for part in ("test", "train"))
     return {**test, **{f"train_{name}": score for name, score in train.items()}}
 
 

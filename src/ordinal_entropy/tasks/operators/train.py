@@ -21,10 +21,10 @@ from ordinal_entropy.methods import Composition
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, FIXED
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators.data import Array, Rows
-from ordinal_entropy.training import checkpoints
+from ordinal_entropy.training import checkpoints, saved_features
 from ordinal_entropy.training.checkpoints import OfStack
 from ordinal_entropy.training.plans import Scores
-from ordinal_entropy.training.stacked import loop, saved_features
+from ordinal_entropy.training.stacked import loop
 from ordinal_entropy.training.stacked.members import Member, order_of
 from ordinal_entropy.training.stacked.members import Rows as StackRows
 from ordinal_entropy.training.stacked.network import Shape

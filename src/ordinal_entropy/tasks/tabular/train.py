@@ -18,14 +18,15 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.tabular.inputs import Part, Seen
+from ordinal_entropy.training import saved_features
 from ordinal_entropy.training.checkpoints import FILE, REMEDY, OfRun, load_run, save_run
 from ordinal_entropy.training.plans import Progress, places
 from ordinal_entropy.training.runner import OnScores
-from ordinal_entropy.training.stacked import loop, saved_features
+from ordinal_entropy.training.saved_features import saved_scores
+from ordinal_entropy.training.stacked import loop
 from ordinal_entropy.training.stacked.members import Member, Rows, order_of, steps_and_rows
 from ordinal_entropy.training.stacked.network import Pieces, Shape, pieces_of
 from ordinal_entropy.training.stacked.stack import Stack
-from ordinal_entropy.vision.features import kept_scores
 
 NAMES = ("rmse", "mae", "r2")
 
@@ -303,7 +304,7 @@ def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | No
     _keep(scored, waiting, [places(history, METRIC)["best_validation"] + 1 for history in histories], best=True)
     _keep(scored, waiting, [stack.epoch] * len(waiting), best=False)
     for each, history in zip(waiting, histories, strict=True):
-        features = {at: kept_scores(each.run.path, "test", place + 1) for at, place in places(history, METRIC).items()}
+        features = {at: saved_scores(each.run.path, "test", place + 1) for at, place in places(history, METRIC).items()}
         each.run.finish({"history": history, "features": features, "table": each.table, "left_out": each.left_out})
 
 
