@@ -46,9 +46,8 @@ from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.training.large.optimization import optimizer
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Images
-from ordinal_entropy.vision.split import Data, Labelled
+from ordinal_entropy.vision.split import Data, Labelled, normalized
 
 import record
 

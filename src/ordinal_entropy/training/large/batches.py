@@ -11,9 +11,8 @@ from torchmetrics import Metric
 from ordinal_entropy.methods import Batch, Composition
 from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.large.optimization import PRECISIONS, dtype_of, lay_out, precision_on
-from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Batches
-from ordinal_entropy.vision.split import Picked, Seen, Split
+from ordinal_entropy.vision.split import Picked, Seen, Split, normalized
 
 
 def loader(split: Split, make: Callable[[], list[Tensor]], device: torch.device, workers: int) -> Any:
