@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
-from ordinal_entropy.vision.paths import FileError, Problem, shown
+from ordinal_entropy.files import FileError, Problem, shown
 
 if TYPE_CHECKING:
     from PIL.Image import Image

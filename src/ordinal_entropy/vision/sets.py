@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import Problem, shown
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
-from ordinal_entropy.vision.paths import Problem, shown
 
 Rows = TypeVar("Rows", Tensor, list[int])  # of a batch
 

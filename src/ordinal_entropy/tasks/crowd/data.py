@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, shown
 from ordinal_entropy.tasks.crowd import annotations
 from ordinal_entropy.tasks.crowd.annotations import AnnotationError, Points
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 PARTS = ("part_A", "part_A_final", "part_B", "part_B_final")
 FOLDERS = ("train_data", "test_data")
@@ -168,11 +168,11 @@ def _annotated(part: Path, name: str) -> tuple[list[tuple[Path, Points]], list[P
             continue
         taken[wanted] = path.name
         left.discard(wanted)
-        wrong = fault(part, image)
+        wrong = fault_inside(part, image)
         if wrong is not None:
             problems.append(Problem(shown(image), wrong))
             continue
-        wrong = fault(part, mat)
+        wrong = fault_inside(part, mat)
         if wrong == "missing":
             problems.append(Problem(shown(image), f"without annotation: {shown(mat)} is missing"))
         elif wrong is not None:

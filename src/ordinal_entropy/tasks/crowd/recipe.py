@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import SPLITS, Problem, refuse, shown, tell_left_out
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.recipes.groups import Images, LargeTraining, OnMaps, Pretrained
 from ordinal_entropy.tasks import method_of, on_images
@@ -30,7 +31,6 @@ from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, Show
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
-from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_left_out
 
 if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
     from ordinal_entropy.models.csrnet import CSRNet

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import SPLITS, refuse, tell_left_out
 from ordinal_entropy.recipes import preset, require_not_negative
 from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, OnMaps
 from ordinal_entropy.tasks import method_of, on_images
@@ -23,7 +24,6 @@ from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
 from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.tasks.depth.views import Views

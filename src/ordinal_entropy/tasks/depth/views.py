@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ordinal_entropy.files import Problem
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import ANGLE, augmented, random_draws
 from ordinal_entropy.tasks.depth.data import Record
 from ordinal_entropy.tasks.depth.maps import CROP, valid
 from ordinal_entropy.vision.images import Pixels
-from ordinal_entropy.vision.paths import Problem
 from ordinal_entropy.vision.portraits import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
