@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.integrations.override import Override
 from ordinal_entropy.integrations.tapped import AnyMethod, TappedMethod, Targets
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
     import_torchvision()  # which transformers would import
