@@ -89,11 +89,11 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-# timm imports torchvision, torchmetrics does where it is installed, and Lightning imports torchmetrics. The torchvision
-# wheel on PyPI is built for the CUDA torch: beside a CPU-only torch its compiled operators do not load, and the import
-# stops with this message. The operators are for object detection, so declaring the missing ones is enough for the import
-# to go through; calling one still fails. To be removed when torchvision asks whether its compiled part was loaded before
-# it registers shape rules for them.
+# timm imports torchvision, torchmetrics does where it is installed, and Lightning imports torchmetrics. The
+# torchvision wheel on PyPI is built for the CUDA torch: beside a CPU-only torch its compiled operators do not load,
+# and the import stops with this message. The operators are for object detection, so declaring the missing ones is
+# enough for the import to go through; calling one still fails. To be removed when torchvision asks whether its
+# compiled part was loaded before it registers shape rules for them.
 _MISSING = "operator torchvision::nms does not exist"
 _OPERATORS = ("nms", "qnms")  # those that torchvision registers shape rules for without asking
 _declared: list[str] = []  # those that were missing here
