@@ -171,7 +171,7 @@ class Read:
         if plan.seed not in self.seen:
             self.seen[plan.seed] = _seen(self.table, plan.seed, self.recipe)
         job, settings = _job(plan, self.seen[plan.seed]), _settings(plan.recipe)
-        there = train.begun(run, job, settings, self.digest)
+        there = train.begun(run, settings, self.digest)
         return train.Waiting(job, run, settings, self.digest, self.table.left_out, there)
 
 

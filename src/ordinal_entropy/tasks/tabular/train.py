@@ -258,7 +258,7 @@ class Waiting(NamedTuple):
     there: OfRun | None  # where it was stopped
 
 
-def begun(run: runs.Run, job: Job, settings: Settings, table: str) -> OfRun | None:
+def begun(run: runs.Run, settings: Settings, table: str) -> OfRun | None:
     """Where a run was stopped; a FolderError where its checkpoint is of something else."""
     there = load_run(run.path, metric=METRIC, epochs=settings.epochs)
     if there is not None and there.table != table:
