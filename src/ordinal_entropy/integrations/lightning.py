@@ -32,8 +32,8 @@ class OrdinalEntropyCallback(lightning.Callback):
     It logs, as steps do, ``ordinal_entropy/loss`` (what was added), for ordinal entropy and its relatives
     ``ordinal_entropy/diversity`` and ``/tightness``, and ``/entropy`` and ``/entropy_normalized`` of the features of
     the batch (MeanNN). Validation and test are not touched. The optimizer trains the parameters of a method with those
-    of its first group; checkpoints hold these and all else that a method has learned, as a self-set strength. Methods
-    that do more than add to the loss are refused, and so is manual optimization.
+    of its first group; checkpoints hold these and all else that a method has learned, as a gradient-balanced strength.
+    Methods that do more than add to the loss are refused, and so is manual optimization.
 
     If the layer runs several times in a step, the last time counts. A step that returns None is skipped. Under DDP each
     rank spreads its own batch, unless the method has ``gather=True``.

@@ -47,7 +47,7 @@ def add_method(
     ``/entropy_normalized`` of the features of that batch (MeanNN).
 
     The parameters of a method are trained with those of the optimizer's first group. What a method has learned, these
-    and a self-set strength, is written into every checkpoint, as ``ordinal_entropy.safetensors``, and
+    and a gradient-balanced strength, is written into every checkpoint, as ``ordinal_entropy.safetensors``, and
     ``trainer.train(resume_from_checkpoint=...)`` goes on with it. Methods that do more than add to the loss are
     refused.
 

@@ -217,7 +217,7 @@ def test_classification_is_a_loop_of_plain_pytorch():
 
 
 def test_runs_do_not_depend_on_what_trains_beside():
-    """Of different inputs and rows, padded; strengths of their own, fixed and such as set themselves."""
+    """Of different inputs and rows, padded; strengths of their own, fixed and gradient-balanced."""
     seen_by = views()
     jobs = [job("baseline", seed, seen_by[seed]) for seed in seen_by]
     jobs += [job("oe", seed, seen_by[seed], strength=strength) for strength in (0.1, 10.0) for seed in seen_by]

@@ -40,7 +40,7 @@ class Job:
     part: int = 0  # trains on rows [part * rows, (part + 1) * rows) of the training rows, past their end from the start
     rows: int = 1000
     strength: float = 1e-3
-    balance: float = 0.1  # of a strength that sets itself, in its place
+    balance: float = 0.1  # of a gradient-balanced strength, in its place
     samples: int | None = 10  # rows drawn in each step, without replacement, for all terms of the method; None: all
     rescale: str = "authors"
     initial: str = "authors"

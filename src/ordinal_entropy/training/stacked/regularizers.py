@@ -175,7 +175,7 @@ class Regularizers:
     def _observe(
         self, by_features: Tensor, features: Tensor, targets: Tensor, draws: Draws, gradients: Gradients
     ) -> None:
-        """Moves the sums of the strengths that set themselves."""
+        """Moves the sums of the gradient-balanced strengths."""
         r = len(self.seeds)
         now = torch.zeros_like(self.strengths.squares)
         now[0] = by_features.view(r, -1, self.hidden).square().sum((1, 2))
