@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kept_folders import make_run, make_study
 from ordinal_entropy import report, runs
 from ordinal_entropy.report import clouds
+from saved_folders import make_run, make_study
 
 EVIL = "<script>alert('x')</script>"
 

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from commands import call
 from ordinal_entropy import runs, studies
 from ordinal_entropy.recipes import changed, described
-from ordinal_entropy.studies import claims, kept_features
+from ordinal_entropy.studies import claims
+from ordinal_entropy.studies import saved_features as of_studies
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
 from ordinal_entropy.training import saved_features
@@ -32,7 +33,7 @@ PICTURES = {
     "fig4c": ["fig4c", "fig4c-ordinality"],
     "figA": ["figA", "figA-ordinality"],
 }
-# Spread of the kept features after each epoch, by method: as the paper has it.
+# Spread of the saved features after each epoch, by method: as the paper has it.
 SPREAD = {
     "baseline": (2.0, 1.5, 1.0),
     "classification": (3.0, 3.0, 3.0),
@@ -45,7 +46,7 @@ OUTCOME = Outcome([1, 2, 3], [1.0] * 3, [1.0] * 3, [1.0] * 3, 1.0, 1.0, 1.0)
 
 @pytest.fixture
 def trained(trained_by, monkeypatch):
-    """Runs whose kept features are a cloud of the spread above, a little more with every seed."""
+    """Runs whose saved features are a cloud of the spread above, a little more with every seed."""
     fake = SimpleNamespace(spread=dict(SPREAD), draws=False)
 
     def outcomes(plans, folder):
@@ -180,7 +181,7 @@ def test_layouts_are_of_the_last_epoch_of_the_first_run(trained, tmp_path, monke
         embedding, "layout", lambda own, *, dimensions: laid_out.append((own, dimensions)) or "the layout"
     )
     monkeypatch.setattr(embedding, "draw", lambda places, values, path, **more: shown.append((places, values, more)))
-    monkeypatch.setattr(kept_features, "_LAID_OUT", {2: 120, 3: 40})
+    monkeypatch.setattr(of_studies, "_LAID_OUT", {2: 120, 3: 40})
     studies.run("fig3", tmp_path, ["seeds=2", f"epochs={EPOCHS}"])
     assert [dimensions for _, dimensions in laid_out] == [2, 3]
     for (own, dimensions), (places, values, more) in zip(laid_out, shown, strict=True):

@@ -1,4 +1,4 @@
-"""Entropies of kept features: what the estimators say of the file."""
+"""Entropies of saved features: what the estimators say of the file."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytest.importorskip("safetensors", reason="features are kept in its files")
+pytest.importorskip("safetensors", reason="features are saved in its files")
 
 from safetensors.torch import save_file
 

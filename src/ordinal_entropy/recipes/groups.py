@@ -110,7 +110,7 @@ class Training:
 
     learning_rate: float = 1e-3  # of the optimizer; of a schedule, the largest one
     weight_decay: float = 0.0  # of the optimizer; PyTorch has 0.01 for AdamW
-    feature_rows: int = 512  # training and test rows or images whose features are kept at evaluations; 0: none
+    feature_rows: int = 512  # training and test rows or images whose features are saved at evaluations; 0: none
 
     def __post_init__(self) -> None:
         """Values that no training can have."""

@@ -333,7 +333,7 @@ def planned(folder: Path, settings: Sequence[str | Setting] = ()) -> tuple[str, 
 
 
 def spread_rows(count: int, most: int) -> Tensor:
-    """The rows whose features are kept: up to ``most`` out of ``count``, evenly spread, the same in every run.
+    """The rows whose features are saved: up to ``most`` out of ``count``, evenly spread, the same in every run.
 
     Example:
         >>> spread_rows(10, most=4), spread_rows(2, most=4)

@@ -112,8 +112,8 @@ def outcome(result: Mapping[str, Any], metric: str) -> Outcome:
 
     Args:
         result: what a run writes at its end: "history"; "steps", the evaluations are of (else 1, 2, ...);
-            "features", scores of what the run kept, by points of ``details``; "first_stage", evaluations of a stage
-            whose head is not trained (else none).
+            "features", scores of the features that the run saved, by points of ``details``; "first_stage", evaluations
+            of a stage whose head is not trained (else none).
         metric: the score that decides; lower is better.
     """
     scores: runs.Form = {str: runs.NUMBER}

@@ -106,7 +106,7 @@ class Split(ABC):
         """Targets ``(m, 1)`` of all images, or of a fair sample of the places of maps, on the CPU."""
 
     def feature_rows(self, features: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
-        """Features ``(n, d)`` and targets ``(n, 1)`` that are kept of a batch. May wait for a GPU."""
+        """Features ``(n, d)`` and targets ``(n, 1)`` that are saved of a batch. May wait for a GPU."""
         return features, seen.targets
 
 

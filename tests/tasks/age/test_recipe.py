@@ -281,7 +281,7 @@ def test_folders_are_named_by_what_differs():
     assert len(set(short)) == 2 and all(len(name) < 30 and name.startswith("oe-seed0-") for name in short)
 
 
-def test_details_are_of_the_test_images_and_of_the_kept_features(drawn, tmp_path):
+def test_details_are_of_the_test_images_and_of_the_saved_features(drawn, tmp_path):
     plan = Plan("oe", 0, tiny(drawn, "feature_rows=60"))
     (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path)
     folder = tmp_path / "oe-seed0"

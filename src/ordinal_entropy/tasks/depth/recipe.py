@@ -123,7 +123,7 @@ class Depth:
         weight_decay=0.1,
         schedule="one-cycle",
         clip=0.1,
-        feature_rows=64,  # images, of each of which 24 pixels are kept
+        feature_rows=64,  # images, of each of which 24 pixels are saved
     )
     method: OnPixels = OnPixels(bins=256)
 

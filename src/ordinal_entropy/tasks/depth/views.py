@@ -21,7 +21,7 @@ from ordinal_entropy.vision.images import Pixels
 from ordinal_entropy.vision.portraits import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
-PLACES = (4, 6)  # rows and columns of the places in an image whose features are kept
+PLACES = (4, 6)  # rows and columns of the places in an image whose features are saved
 _PREPARED, _GRID = 128, (24, 32)  # images that a method is prepared with, at most, and places of each
 BYTES = 5  # of a pixel that is held: three colours, and a depth of 16 bits
 _FARTHEST = 2**15 - 1  # millimetres in 16 bits; what is farther than 10 m is no depth anyway

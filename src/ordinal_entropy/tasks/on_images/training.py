@@ -79,7 +79,7 @@ def train_run(
 
 
 def _feature_scores(folder: Path, epoch: int, device: str) -> dict[str, float]:
-    """Of the test images, and as "train_..." of the training images, whose features the run kept."""
+    """Of the test images, and as "train_..." of the training images, whose features the run saved."""
     from ordinal_entropy.training.saved_features import saved_scores
 
     test, train = (saved_scores(folder, part, epoch, device) for part in ("test", "train"))

@@ -115,7 +115,7 @@ class Settings:
     tf32: bool = False  # products of lower precision on a GPU
     checkpoint_every: int | None = None  # steps
     checkpoint_seconds: float = 30.0  # whichever comes first
-    feature_rows: int = 0  # training and test rows of which features are kept at each evaluation but that before step 1
+    feature_rows: int = 0  # training and test rows whose features are saved at each evaluation but that before step 1
 
     def __post_init__(self) -> None:
         """Values that no training can have."""

@@ -68,7 +68,7 @@ class Settings(NamedTuple):
     batch_size: int  # rows of a step, at most
     learning_rate: float  # of AdamW
     weight_decay: float
-    feature_rows: int  # training and test rows of which features are kept
+    feature_rows: int  # training and test rows of which features are saved
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Scored:
         Args:
             inputs: rows of each set ``(s, n, i)``.
             best: by the parameters that were best on validation.
-            features: whether they are kept.
+            features: whether they are collected.
         """
         kept, found = [], []
         for some, predictions in self.stack.predictions(inputs, best=best):
@@ -244,7 +244,7 @@ def _pieces(jobs: Sequence[Job], device: str) -> Pieces | None:
 
 METRIC = "rmse"
 _SECONDS = 30.0  # between two checkpoints, at least
-_KEPT = ("train", "test")  # parts of which features are kept
+_SAVED = ("train", "test")  # parts of which features are saved
 
 
 class Waiting(NamedTuple):
@@ -288,7 +288,7 @@ def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | No
         for history, own in zip(histories, found, strict=True):
             history.append(own)
         if stack.epoch == 1:
-            _keep(scored, waiting, [1] * len(waiting), best=False)
+            _save_features(scored, waiting, [1] * len(waiting), best=False)
         logged = [{f"method_{key}": value for key, value in own.items()} for own in scored.scalars()]
         return lambda: on_scores(stack.epoch, found, logged)
 
@@ -301,19 +301,21 @@ def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | No
     often = loop.Loop(settings.epochs * steps, steps, checkpoint_seconds=_SECONDS, checkpoint_at=steps)
     evaluated = lambda: len(histories[0]) * steps  # noqa: E731
     loop.train(stack, often, evaluated=evaluated, evaluate=evaluate, save=save, progress=progress)
-    _keep(scored, waiting, [places(history, METRIC)["best_validation"] + 1 for history in histories], best=True)
-    _keep(scored, waiting, [stack.epoch] * len(waiting), best=False)
+    _save_features(
+        scored, waiting, [places(history, METRIC)["best_validation"] + 1 for history in histories], best=True
+    )
+    _save_features(scored, waiting, [stack.epoch] * len(waiting), best=False)
     for each, history in zip(waiting, histories, strict=True):
         features = {at: saved_scores(each.run.path, "test", place + 1) for at, place in places(history, METRIC).items()}
         each.run.finish({"history": history, "features": features, "table": each.table, "left_out": each.left_out})
 
 
-def _keep(scored: Scored, waiting: Sequence[Waiting], epochs: Sequence[int], *, best: bool) -> None:
+def _save_features(scored: Scored, waiting: Sequence[Waiting], epochs: Sequence[int], *, best: bool) -> None:
     """Writes features, targets and predictions of fixed training and test rows of each run."""
     most = waiting[0].settings.feature_rows
     if not most:
         return
-    for part in _KEPT:
+    for part in _SAVED:
         padded, counts = scored.parts[part], scored.counts[part]
         rows = torch.zeros(len(counts), min(most, max(counts)), dtype=torch.long)
         for number, count in enumerate(counts):

@@ -81,7 +81,7 @@ class SavedFeatures:
 
 
 def fixed_rows(count: int, most: int) -> Tensor:
-    """The rows whose features are kept: the same in every epoch and run; in ascending order.
+    """The rows whose features are saved: the same in every epoch and run; in ascending order.
 
     Example:
         >>> fixed_rows(3, most=512)
