@@ -43,7 +43,7 @@ class Cloud(NamedTuple):
     caption: str
 
 
-class _Kept(NamedTuple):
+class _Saved(NamedTuple):
     """Of one method after one epoch."""
 
     features: Array  # (n, d)
@@ -110,7 +110,7 @@ def _content(
     names: Sequence[str],
     epochs: Sequence[int],
     rows: Array,
-    saved: Mapping[_Key, _Kept],
+    saved: Mapping[_Key, _Saved],
     flat: Mapping[_Key, Array],
     sphere: Mapping[_Key, Array],
     part: str,
@@ -158,7 +158,7 @@ def _content(
     return content
 
 
-def _table(names: Sequence[str], epochs: Sequence[int], rows: Array, saved: Mapping[_Key, _Kept]) -> Table:
+def _table(names: Sequence[str], epochs: Sequence[int], rows: Array, saved: Mapping[_Key, _Saved]) -> Table:
     """What the clouds show, as numbers: how much the features keep the order of the targets, how far they spread."""
     found = []
     for name in names:
@@ -235,7 +235,7 @@ def _epochs(folder: Path, part: str) -> list[int]:
     return sorted(int(text) for text in numbers if text.isdigit())
 
 
-def _read(folder: Path, part: str, epoch: int) -> _Kept:
+def _read(folder: Path, part: str, epoch: int) -> _Saved:
     from safetensors.numpy import load_file
 
     path = folder / f"{part}-{epoch:04d}.safetensors"
@@ -245,7 +245,7 @@ def _read(folder: Path, part: str, epoch: int) -> _Kept:
     except Exception as error:  # safetensors has errors of its own
         raise ValueError(f"expected saved features in {path.name}, got something else: {error}") from error
     n = len(content["features"])
-    return _Kept(
+    return _Saved(
         content["features"].reshape(n, -1).astype("float32"),
         content["targets"].reshape(n, -1)[:, 0].astype("float64"),
         content["predictions"].reshape(n, -1)[:, 0].astype("float64") if "predictions" in content else None,
@@ -253,7 +253,7 @@ def _read(folder: Path, part: str, epoch: int) -> _Kept:
     )
 
 
-def _fits(own: _Kept, first: _Kept) -> bool:
+def _fits(own: _Saved, first: _Saved) -> bool:
     """Whether they are features of the same rows."""
     same = own.targets.shape == first.targets.shape and bool(numpy.allclose(own.targets, first.targets, equal_nan=True))
     return (
@@ -261,7 +261,7 @@ def _fits(own: _Kept, first: _Kept) -> bool:
     )
 
 
-def _predictions(own: _Kept) -> Array:
+def _predictions(own: _Saved) -> Array:
     if own.predictions is None:
         raise ValueError("expected predictions of every method, got none of some")
     return own.predictions

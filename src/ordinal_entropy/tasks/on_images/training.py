@@ -184,7 +184,7 @@ def pictured(task: OnImages, plan: Plan, count: int, *, device: str, folder: Pat
         Maps in the unit of the targets; smaller predictions are enlarged bilinearly to the size of the truth.
     """
     from ordinal_entropy.training.large.batches import predicted
-    from ordinal_entropy.training.large.saved_features import fixed_rows
+    from ordinal_entropy.training.large.files import fixed_rows
 
     assert task.truth is not None
     if count < 1:

@@ -35,9 +35,8 @@ from ordinal_entropy.training.large.batches import (
     picked_of,
     shown_to,
 )
-from ordinal_entropy.training.large.files import Files
+from ordinal_entropy.training.large.files import Files, SavedFeatures
 from ordinal_entropy.training.large.optimization import dtype_of, lay_out
-from ordinal_entropy.training.large.saved_features import SavedFeatures
 from ordinal_entropy.training.plans import PARTS
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.split import Data, Picked, Shown, Split
