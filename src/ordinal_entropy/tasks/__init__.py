@@ -179,7 +179,7 @@ def values_of(
 
 
 def method_of(plan: Plan, **offered: Any) -> methods.Composition:
-    """The method of a run on images or tables; operators make theirs in ``tasks.operators.jobs``, likewise.
+    """The method of a run on images or tables; operators make theirs in ``tasks.operators.train``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
     ones out of ``method.options``, which win. A strength of its own replaces a balance, and the other way round.
