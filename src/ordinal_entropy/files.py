@@ -11,9 +11,10 @@ import os
 import posixpath
 import stat
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 MODEST = 2**28  # bytes: what any file may unpack to
 RATIO = 100  # a file that unpacks to more than that may do so by this factor; tables of numbers have 1 to 20
@@ -161,6 +162,8 @@ def members(path: str | os.PathLike[str]) -> dict[str, zipfile.ZipInfo]:
 
 SPLITS = ("train", "val", "test")
 _LOG = logging.getLogger(__name__)
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class Problem(NamedTuple):
@@ -224,6 +227,53 @@ def in_place_of_a_folder(path: str | os.PathLike[str]) -> str:
     """
     wrong = fault(path)
     return "a file" if wrong is None else "no such folder" if wrong == "missing" else wrong
+
+
+def require_empty(folder: Path) -> None:
+    """A ValueError where something is in the way of files that are to be written into a folder of their own.
+
+    Example:
+        >>> require_empty(Path("nowhere"))
+        >>> require_empty(Path("/"))
+        Traceback (most recent call last):
+        ValueError: expected an empty folder, or none yet, got /, which is not empty
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "is not empty" if folder.is_dir() else "is a file"
+        raise ValueError(f"expected an empty folder, or none yet, got {folder}, which {what}")
+
+
+def on_all_cores(
+    work: Callable[[Item], Found],
+    items: Sequence[Item],
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    each: int = 1,
+) -> list[Found]:
+    """What is found for each file, by threads: Pillow decodes, and numpy computes, outside the interpreter's lock.
+
+    Args:
+        work: for one item, such as a file to be read or an image to be drawn.
+        items: in the order of the result.
+        progress: is told how many files are done, and how many there are.
+        each: files of an item.
+
+    Example:
+        >>> on_all_cores(len, ["a", "bcd"], print, each=2)
+        2 4
+        4 4
+        [1, 3]
+    """
+    found = []
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        for own in pool.map(work, items):
+            found.append(own)
+            if progress is not None:
+                progress(each * len(found), each * len(items))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
 
 
 def shown(text: str, most: int = 200) -> str:

@@ -11,7 +11,6 @@ import os
 import random
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
-from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, shown
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, on_all_cores, shown
 from ordinal_entropy.tasks.depth import labeled
 from ordinal_entropy.tasks.depth.labeled import LabeledError
 from ordinal_entropy.tasks.depth.maps import MAX_DEPTH, MIN_DEPTH
@@ -170,15 +169,9 @@ def check(root: str | os.PathLike[str], progress: Callable[[int, int], None] | N
     root = Path(root)
     found, problems = records(root)
     folder = root if root.is_dir() else root.parent
-    files = 1 if found and found[0].place is not None else 2  # of a pair
-    pool = ThreadPoolExecutor(os.cpu_count())  # Pillow decodes outside the interpreter's lock
-    try:
-        for done, wrong in enumerate(pool.map(lambda record: _faults(record, folder), found), start=1):
-            problems += wrong
-            if progress is not None:
-                progress(files * done, files * len(found))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    of_a_pair = 1 if found and found[0].place is not None else 2  # files
+    for wrong in on_all_cores(lambda record: _faults(record, folder), found, progress, each=of_a_pair):
+        problems += wrong
     return problems
 
 

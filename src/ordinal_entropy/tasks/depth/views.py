@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ordinal_entropy.files import Problem
+from ordinal_entropy.files import Problem, on_all_cores
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import ANGLE, augmented, random_draws
@@ -158,18 +158,9 @@ def load(
             pixels[place], millimetres[place] = _resized(*found, size)
         return None
 
-    kept, problems = [], []
-    pool = ThreadPoolExecutor(os.cpu_count())  # as above
-    try:
-        for place, wrong in enumerate(pool.map(fill, range(len(records)))):
-            if wrong is None:
-                kept.append(place)
-            else:
-                problems.append(wrong)
-            if progress is not None:
-                progress(place + 1, len(records))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    faults = on_all_cores(fill, range(len(records)), progress)
+    kept = [place for place, wrong in enumerate(faults) if wrong is None]
+    problems = [wrong for wrong in faults if wrong is not None]
     views = Views(tuple(records[place] for place in kept), size)
     if hold:
         if problems:
