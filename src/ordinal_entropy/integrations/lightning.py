@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 class OrdinalEntropyCallback(lightning.Callback):
     """Adds a method to the training loss of a LightningModule, which needs no change and is left as it was.
 
-    It logs, as steps do, ``ordinal_entropy/loss`` (what was added), for ordinal entropy and its relatives
+    It logs, as steps do, ``ordinal_entropy/loss`` (the regularization), for ordinal entropy and its relatives
     ``ordinal_entropy/diversity`` and ``/tightness``, and ``/entropy`` and ``/entropy_normalized`` of the features of
     the batch (MeanNN). Validation and test are not touched. The optimizer trains the parameters of a method with those
     of its first group; checkpoints hold these and all else that a method has learned, as a gradient-balanced strength.

@@ -153,7 +153,7 @@ class TappedMethod:
         Args:
             task_loss: scalar.
             batch: of this step.
-            share: factor of what is added.
+            share: factor of the regularization.
 
         Raises:
             RuntimeError: the layer did not run.
@@ -208,8 +208,8 @@ class TappedMethod:
     def report(self, entropies: bool = True) -> dict[str, Tensor]:
         """Numbers of the last step, as scalars on its device; none if the step had no loss.
 
-        "loss" is what was added. Then what the parts measure in a step and what they log in an epoch, with the name of
-        the part in front where there are several: of ordinal entropy and its relatives "diversity" and "tightness",
+        "loss" is the regularization. Then what the parts measure in a step and what they log in an epoch, with the name
+        of the part in front where there are several: of ordinal entropy and its relatives "diversity" and "tightness",
         without their strengths, and gradient-balanced strengths as "diversity_strength" and "tightness_strength". Draws
         are of its own, which the training does not notice. Entropies of at most 1024 rows: "entropy" (MeanNN, in nats,
         up to a constant) and "entropy_normalized", of the same rows on the unit sphere; not for fewer than two rows or

@@ -42,8 +42,8 @@ def add_method(
 ) -> "AddedMethod":
     """Adds a method to the loss of every training that a ``transformers.Trainer`` does from now on.
 
-    Whenever the Trainer logs its loss, the same entry has ``ordinal_entropy/loss`` (what was added in the last batch),
-    for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
+    Whenever the Trainer logs its loss, the same entry has ``ordinal_entropy/loss`` (the regularization of the last
+    batch), for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
     ``/entropy_normalized`` of the features of that batch (MeanNN).
 
     The parameters of a method are trained with those of the optimizer's first group. What a method has learned, these

@@ -48,7 +48,7 @@ class Perceptron:
 class MethodOptions:
     """Options of methods: each part of a method takes those that it knows."""
 
-    strength: float = 1.0  # of what is added to the task loss
+    strength: float = 1.0  # of the regularization beside the task loss
     tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
     balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper

@@ -258,7 +258,7 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
         )
 
     def loss(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
-        # of every cell that has a target; the mask says which cells added terms see
+        # of every cell that has a target; the mask says which cells the regularization sees
         return task_loss(outputs, targets, weight=weight, loss=recipe.training.loss, scale=recipe.training.loss_scale)
 
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)
