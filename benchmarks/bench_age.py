@@ -39,17 +39,15 @@ from ordinal_entropy import kernels
 from ordinal_entropy.models import backbones
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks import method_of
-from ordinal_entropy.tasks.age.counts import age_counts
-from ordinal_entropy.tasks.age.losses import task_loss
+from ordinal_entropy.tasks.age.losses import age_counts, task_loss
 from ordinal_entropy.tasks.age.metrics import ShotErrors
 from ordinal_entropy.tasks.age.recipe import METRIC, PRESETS, Age
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.training.large.optimization import optimizer
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import Images
-from ordinal_entropy.vision.split import Data, Labelled
+from ordinal_entropy.vision.split import Data, Labelled, normalized
 
 import record
 

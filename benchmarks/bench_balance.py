@@ -1,4 +1,4 @@
-"""What the smoothing and the warm-up of strengths that set themselves do to the error, on small tables and an operator.
+"""What the smoothing and the warm-up of gradient-balanced strengths do to the error, on small tables and an operator.
 
     python benchmarks/bench_balance.py uci/yacht.npz uci/energy.npz uci/concrete.npz   # a quarter of an hour on a core
     python benchmarks/bench_balance.py --operator-from 6 --operator-seeds 14 --out benchmarks/bench_balance_again.json

@@ -5,7 +5,7 @@
 
 The file has ``X``, ``y``, ``n_splits`` and ``test_0``, ``test_1``, ...: the test rows of each published split. All rows
 of the comparison see as many epochs, share split, first weights and, with one batch size, batches; ``oe`` is ordinal
-entropy with a strength that sets itself, bins of a fifth of the target's standard deviation, and so many rows
+entropy with a gradient-balanced strength, bins of a fifth of the target's standard deviation, and so many rows
 remembered. Scores are test errors in the unit of the target after the last epoch; differences are from the baseline of
 the same batch size, paired over the splits, with Student's 95% interval. Of the test rows' features: diversity,
 tightness and MeanNN entropy on the unit sphere. ``cosine`` is between the gradients of a term in the parameters of the

@@ -42,8 +42,8 @@ from torch import Tensor, nn
 
 from formulas import authors, plain
 from ordinal_entropy import OrdinalEntropy, capture, kernels
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.models import decoder
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import record
 

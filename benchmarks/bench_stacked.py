@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ordinal_entropy import functional
-from ordinal_entropy.tasks.operators.jobs import Job
+from ordinal_entropy.tasks.operators.train import Job
 from ordinal_entropy.training.stacked.members import Rows
 from ordinal_entropy.training.stacked.network import Shape
 from ordinal_entropy.training.stacked.stack import Stack

@@ -1,4 +1,4 @@
-"""What the fraction of a strength that sets itself does to the error on images and on an operator, with tiny networks.
+"""What the fraction of a gradient-balanced strength does to the error on images and on an operator, with tiny networks.
 
     python benchmarks/look_fractions.py age --set data=utkface --set generated=0 --set train_rows=2000
     python benchmarks/look_fractions.py depth --set data=nyu --set generated=0

@@ -23,7 +23,7 @@ def without_page(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _graphs_end_for_this_test_only(monkeypatch):
-    """A self-set strength of an earlier test ends no graph of this one, and has not changed what graphs save."""
+    """Gradient-balanced strengths of earlier tests end no graph of this one, and have not changed what graphs save."""
     monkeypatch.setattr("ordinal_entropy.graph_edges._ASKING", weakref.WeakSet())
     import torch._functorch.config as settings
 

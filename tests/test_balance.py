@@ -1,4 +1,4 @@
-"""A strength that sets itself: the ratio of two gradients at the features, through everything training does to it."""
+"""A gradient-balanced strength: the ratio of two gradients at the features, through everything training does to it."""
 
 import copy
 from functools import partial

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ordinal_entropy import OrdinalEntropy
 from ordinal_entropy.capture import Tap, capture
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
+from ordinal_entropy.environment import import_torchvision
 
 
 class Net(nn.Module):

@@ -1,13 +1,17 @@
-"""Files before they are read: their kind, what they claim, and what is in a zip archive."""
+"""Files before they are read: their kind, what they claim, what is in a zip archive; files of datasets with faults."""
 
 import os
+import pickle
 import socket
 import struct
 import zipfile
+from typing import NamedTuple
 
 import pytest
 
 from ordinal_entropy import files
+from ordinal_entropy.files import SPLITS, Problem, refuse
+from ordinal_entropy.vision.images import ImageError
 
 
 def pipe(path):
@@ -92,3 +96,26 @@ def test_members_of_an_archive(tmp_path):
     path.write_bytes(b"PK\x05\x06 no archive")
     with pytest.raises(ValueError, match=r"expected a whole zip archive, got .*a.zip, which is damaged: "):
         files.members(path)
+
+
+class Face(NamedTuple):
+    split: str
+
+
+def test_refuse_tells_the_first_and_the_count():
+    faces = [Face(split) for split in SPLITS]
+    problems = [Problem("a.jpg", "missing"), Problem("b.jpg", "empty")]
+    refuse(faces, [])
+    refuse(faces, problems, skip_bad=True)
+    with pytest.raises(ValueError, match=r"got a.jpg: missing \(2 problems in all"):
+        refuse(faces, problems)
+    with pytest.raises(ValueError, match=r"got none in val, test; the first of 2 problems: a.jpg: missing$"):
+        refuse(faces[:1], problems, skip_bad=True)
+    with pytest.raises(ValueError, match=r"got none in train, val, test$"):
+        refuse([], [])
+
+
+def test_an_error_of_a_file_reaches_another_process():
+    error = pickle.loads(pickle.dumps(ImageError("a.jpg", "truncated")))
+    assert isinstance(error, ImageError) and isinstance(error, ValueError)
+    assert str(error) == "expected an image in a.jpg, got: truncated" and error.reason == "truncated"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy.models.backbones import Network
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.vision.sets import Images
 from ordinal_entropy.vision.split import Data, Labelled
 

@@ -1,4 +1,4 @@
-"""Strengths that set themselves: each term's gradient at the features is kept at a fraction of the task loss's there.
+"""Gradient-balanced strengths: each term's gradient at the features is kept at a fraction of the task loss's there.
 
 What a fixed strength does depends on the unit of the task loss, on the length of the features and on the batch. The
 ratio of two gradients at the same place depends on none of these, so a fraction means the same on every task. The
@@ -221,8 +221,8 @@ class Balance(nn.Module):
         """Squared norms of the gradients of the task loss and of the terms."""
         if task_loss is None:
             raise ValueError(
-                f"expected task_loss with balance={self.fraction:g}, a strength that sets itself, got none: call it as "
-                "regularizer(features, targets, task_loss=loss)"
+                f"expected task_loss with balance={self.fraction:g}, a gradient-balanced strength, got none: call it "
+                "as regularizer(features, targets, task_loss=loss)"
             )
         if task_loss.dim() != 0:
             raise ValueError(f"expected task_loss to be a scalar, got the shape {tuple(task_loss.shape)}")

@@ -192,7 +192,7 @@ class _Keep:
 
 
 class _Edge:
-    """Hook where the features are: a graph that is being compiled ends there, where a strength sets itself."""
+    """Hook where the features are: a graph that is being compiled ends there, where a strength is gradient-balanced."""
 
     def __call__(self, *args: Any) -> None:
         graph_edges.end_here()

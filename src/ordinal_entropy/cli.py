@@ -36,11 +36,11 @@ from ordinal_entropy import (
     studies,
     tasks,
 )
+from ordinal_entropy.environment import torchvision_problem
 from ordinal_entropy.recipes import Setting, completed, described, explained, flat, full_name, leaves, read_config
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.studies import examples, grid, rounds
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.torchvision_guard import torchvision_problem
 
 app = typer.Typer(
     name="ordinal-entropy",

@@ -1,11 +1,11 @@
-"""Where compiled graphs end: a strength that sets itself differentiates by the features, which must be at an edge.
+"""Where compiled graphs end: a gradient-balanced strength differentiates by the features, which must be at an edge.
 
-What comes out of one graph of ``torch.compile`` knows no gradient by anything else that does. So where a strength sets
-itself, a tapped model is compiled up to the layer and from there on, and a compiled function that calls the regularizer
-is left to Python, with the modules that it calls compiled one by one.
+What comes out of one graph of ``torch.compile`` knows no gradient by anything else that does. So where a strength is
+gradient-balanced, a tapped model is compiled up to the layer and from there on, and a compiled function that calls the
+regularizer is left to Python, with the modules that it calls compiled one by one.
 
 A compiled graph may overwrite what it has saved for its gradient, and then has one gradient only. That of the head is
-asked for several times, so from the first self-set strength on graphs keep what they have saved.
+asked for several times, so from the first gradient-balanced strength on graphs keep what they have saved.
 """
 
 import re
@@ -50,7 +50,7 @@ def _is_needed() -> bool:
 
 def _give_up() -> None:
     _hide_as_torch_does()
-    raise torch._dynamo.exc.SkipFrame("a strength that sets itself needs the gradient by its features")
+    raise torch._dynamo.exc.SkipFrame("a gradient-balanced strength needs the gradient by its features")
 
 
 def _hide_as_torch_does() -> None:

@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from kept_folders import summary_of
 from ordinal_entropy.comparison import Failure, StopEarly, paired, paired_anytime
 from ordinal_entropy.comparison import verdict as found_verdict
 from ordinal_entropy.comparison.text import interval
 from ordinal_entropy.runs import write_json
 from paired_scores import summed
+from saved_folders import summary_of
 
 NAN = math.nan
 BASELINE = [3.0, 3.2, 2.9, 3.4, 3.1]

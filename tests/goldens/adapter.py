@@ -15,10 +15,9 @@ import ordinal_entropy as oe
 from commands import call
 from ordinal_entropy import tasks
 from ordinal_entropy.cli import app
-from ordinal_entropy.environment import environment
+from ordinal_entropy.environment import environment, import_torchvision
 from ordinal_entropy.recipes import flat
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 __all__ = ["call", "environment"]  # as they are
 

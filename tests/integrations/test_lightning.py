@@ -267,7 +267,7 @@ def test_gathered_ranks_train_as_one_process_on_the_joined_batch(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler
-@pytest.mark.parametrize("elsewhere", [None, 0.1], ids=["alone", "with a self-set strength elsewhere"])
+@pytest.mark.parametrize("elsewhere", [None, 0.1], ids=["alone", "with a gradient-balanced strength elsewhere"])
 def test_a_compiled_module(elsewhere):
     other = elsewhere and oe.OrdinalEntropy(balance=elsewhere)  # graphs then end at the features
     torch._dynamo.reset()
@@ -558,7 +558,7 @@ def test_bad_options(options, error, sentence):
         OrdinalEntropyCallback(**options)
 
 
-# --- strengths that set themselves ------------------------------------------------------------------------------------
+# --- gradient-balanced strengths ------------------------------------------------------------------------------------
 
 
 def balanced():

@@ -445,7 +445,7 @@ def test_several_devices_in_one_process_are_refused(tmp_path):
         add_method(trainer, "oe")
 
 
-# --- strengths that set themselves ------------------------------------------------------------------------------------
+# --- gradient-balanced strengths ------------------------------------------------------------------------------------
 
 
 def balanced():

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 
 import ordinal_entropy as oe
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.methods import create as create_method
 from ordinal_entropy.models import backbones, weights
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()
 

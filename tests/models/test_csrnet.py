@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import ordinal_entropy as oe
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.models import backbones, csrnet
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import ordinal_entropy as oe
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.models import csrnet, decoder, newcrfs
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()
 

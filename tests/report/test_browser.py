@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kept_folders import make_run, make_study
 from ordinal_entropy import report
+from saved_folders import make_run, make_study
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="a browser is driven by selenium")
 BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kept_folders import summary_of
 from ordinal_entropy.figures import entropy
 from ordinal_entropy.report import charts
+from saved_folders import summary_of
 
 objects = pytest.importorskip("plotly.graph_objects", reason="what it takes is plotly's to say")
 

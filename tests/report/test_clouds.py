@@ -5,11 +5,11 @@ import base64
 import numpy as np
 import pytest
 
-from kept_folders import keep_features, make_run
 from ordinal_entropy.report import clouds
 from ordinal_entropy.report.reading import read
+from saved_folders import make_run, save_features
 
-pytest.importorskip("safetensors", reason="kept features are safetensors")
+pytest.importorskip("safetensors", reason="saved features are safetensors")
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def kept(tmp_path):
     def make(methods=("baseline", "oe"), **options):
         for method in methods:
             make_run(tmp_path / "runs" / method, method, 0, task=method)  # not alike, so that they stay runs
-            keep_features(tmp_path / "runs" / method, method, **options)
+            save_features(tmp_path / "runs" / method, method, **options)
         return {run.method: run for run in read(tmp_path / "runs").runs}
 
     return make
@@ -55,7 +55,7 @@ def test_a_layout_is_computed_once_and_again_where_the_cache_is_broken(kept, tmp
     for path in (tmp_path / "cache").iterdir():
         path.write_bytes(path.read_bytes()[:50])
     assert clouds.cloud(runs, tmp_path / "cache") == first and quick_layout == [2, 3, 2, 3]
-    keep_features(runs["oe"].path, "another method")
+    save_features(runs["oe"].path, "another method")
     clouds.cloud(runs, tmp_path / "cache")
     assert quick_layout == [2, 3, 2, 3, 2, 3]
 
@@ -95,7 +95,7 @@ def test_bytes_of_what_is_no_number_are_the_last():
 
 def test_methods_that_do_not_fit_are_named_and_left_out(kept, tmp_path, quick_layout):
     runs = kept(("baseline", "oe", "ld"))
-    keep_features(runs["oe"].path, "oe", rows=50)
+    save_features(runs["oe"].path, "oe", rows=50)
     found = clouds.cloud(runs, tmp_path / "cache")
     assert found.content["methods"] == ["baseline", "ld"] and "other rows: oe." in found.caption
 
@@ -108,7 +108,7 @@ def test_epochs_that_no_two_methods_share_and_broken_files_are_told(kept, tmp_pa
     with pytest.raises(ValueError, match="after the same epochs of every method"):
         clouds.cloud(runs, tmp_path / "cache")
     (runs["oe"].path / "features" / "test-0001.safetensors").write_bytes(b"no")
-    with pytest.raises(ValueError, match=r"expected kept features in test-0001\.safetensors"):
+    with pytest.raises(ValueError, match=r"expected saved features in test-0001\.safetensors"):
         clouds.cloud(runs, tmp_path / "cache")
 
 

@@ -12,9 +12,9 @@ pytest.importorskip("rich", reason="the tables are rich's")
 import ordinal_entropy as oe
 from commands import call
 from fake_trainer import Trainer
-from kept_folders import make_run, make_study
 from ordinal_entropy import recipes, report, runs, tasks
 from ordinal_entropy.tasks.operators import recipe as operators
+from saved_folders import make_run, make_study
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kept_folders import make_run, make_study
 from ordinal_entropy import report, runs
 from ordinal_entropy.report import clouds
+from saved_folders import make_run, make_study
 
 EVIL = "<script>alert('x')</script>"
 
@@ -219,7 +219,7 @@ def test_features_that_cannot_be_laid_out_do_not_take_the_page_along(tmp_path, q
     for path in folder.glob("training/*/features/*"):
         path.write_bytes(b"no")
     found, left_out = page(folder)
-    assert "The features are not drawn: expected kept features in" in found.said and len(left_out) == 1
+    assert "The features are not drawn: expected saved features in" in found.said and len(left_out) == 1
 
 
 def test_without_plotly_or_jinja_one_sentence_says_what_to_do(tmp_path, monkeypatch):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kept_folders import RECIPE, make_run, make_study
 from ordinal_entropy import __version__
 from ordinal_entropy.report.reading import curves_of, logged_metric, read
+from saved_folders import RECIPE, make_run, make_study
 
 
 def reasons(found):

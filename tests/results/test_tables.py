@@ -1,10 +1,10 @@
 """Cells of the tables, worked out by hand."""
 
 import ordinal_entropy as oe
-from kept_folders import summary_of
 from ordinal_entropy import comparison
 from ordinal_entropy.comparison import text
 from ordinal_entropy.results import tables, terminal
+from saved_folders import summary_of
 
 
 def cells(table):

@@ -3,7 +3,7 @@
 import pytest
 
 from ordinal_entropy.tasks import Task
-from ordinal_entropy.training.outcomes import Outcome
+from ordinal_entropy.training.plans import Outcome
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ordinal_entropy.results import tables
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.age import generated
 from ordinal_entropy.tasks.age import recipe as age
-from ordinal_entropy.vision.features import SCORES
+from ordinal_entropy.training.saved_features import SCORES
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 NAMES = ("table4-age", "table5-lambda-t", "classification-age")

@@ -11,12 +11,12 @@ from safetensors.torch import load_file, save_file
 from commands import call
 from ordinal_entropy import runs, studies
 from ordinal_entropy.recipes import changed, described
-from ordinal_entropy.studies import claims, kept_features
+from ordinal_entropy.studies import claims
+from ordinal_entropy.studies import saved_features as of_studies
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
-from ordinal_entropy.training.outcomes import Outcome
-from ordinal_entropy.training.plans import run_names
-from ordinal_entropy.vision import features
+from ordinal_entropy.training import saved_features
+from ordinal_entropy.training.plans import Outcome, run_names
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 EPOCHS = 3
@@ -33,7 +33,7 @@ PICTURES = {
     "fig4c": ["fig4c", "fig4c-ordinality"],
     "figA": ["figA", "figA-ordinality"],
 }
-# Spread of the kept features after each epoch, by method: as the paper has it.
+# Spread of the saved features after each epoch, by method: as the paper has it.
 SPREAD = {
     "baseline": (2.0, 1.5, 1.0),
     "classification": (3.0, 3.0, 3.0),
@@ -46,7 +46,7 @@ OUTCOME = Outcome([1, 2, 3], [1.0] * 3, [1.0] * 3, [1.0] * 3, 1.0, 1.0, 1.0)
 
 @pytest.fixture
 def trained(trained_by, monkeypatch):
-    """Runs whose kept features are a cloud of the spread above, a little more with every seed."""
+    """Runs whose saved features are a cloud of the spread above, a little more with every seed."""
     fake = SimpleNamespace(spread=dict(SPREAD), draws=False)
 
     def outcomes(plans, folder):
@@ -58,9 +58,9 @@ def trained(trained_by, monkeypatch):
                     generator = torch.Generator().manual_seed(0)
                     cloud = torch.randn(30, 4, generator=generator) * fake.spread[plan.method][epoch - 1]
                     content = {"features": cloud * (1 + plan.seed / 100), "targets": torch.rand(30, 1)}
-                    save_file(content, features.kept_file(run.path, part, epoch))
+                    save_file(content, saved_features.feature_file(run.path, part, epoch))
                 content |= {"predictions": torch.full((30, 1), float(epoch)), "places": torch.zeros(30, 2)}
-                save_file(content, features.kept_file(run.path, "image", epoch))
+                save_file(content, saved_features.feature_file(run.path, "image", epoch))
             history = [{part: {"rms": score} for part in ("train", "validation", "test")} for score in (3.0, 1.0, None)]
             run.finish({"history": history, "features": {}})
         return [OUTCOME] * len(plans)
@@ -99,7 +99,7 @@ def test_entropies_are_of_the_kept_files(trained, tmp_path):
             for epoch in content["epochs"]:
                 file = tmp_path / kept["folder"] / f"{part}-{epoch:04d}.safetensors"
                 own = {name: run[part][name][epoch - 1] for name in run[part]}
-                assert own == pytest.approx(features.entropies(**load_file(file)))
+                assert own == pytest.approx(saved_features.entropies(**load_file(file)))
     ends = summary["entropies"]["ld"]["test"]["E1"]
     assert ends["last"] == [run["test"]["E1"][-1] for run in content["runs"] if run["variant"] == "ld"]
     assert ends["last"][0] - ends["first"][0] == pytest.approx(4 * math.log(5 / 3), abs=1e-4)  # of 4 dimensions
@@ -164,7 +164,7 @@ def test_what_is_measured_is_not_measured_again(trained, trained_by, tmp_path, m
     settings = ["seeds=1", f"epochs={EPOCHS}"]
     first = studies.run("fig1", tmp_path, settings)
     (tmp_path / "summary.json").unlink()  # as after a stop between the two files
-    monkeypatch.setattr(features, "kept_entropies", None)
+    monkeypatch.setattr(saved_features, "saved_entropies", None)
     monkeypatch.setattr(depth.DEPTH.__class__, "train", None)
     trained_by(depth, lambda plans, folder: [OUTCOME] * 3)
     again = studies.run("fig1", tmp_path, settings)
@@ -181,7 +181,7 @@ def test_layouts_are_of_the_last_epoch_of_the_first_run(trained, tmp_path, monke
         embedding, "layout", lambda own, *, dimensions: laid_out.append((own, dimensions)) or "the layout"
     )
     monkeypatch.setattr(embedding, "draw", lambda places, values, path, **more: shown.append((places, values, more)))
-    monkeypatch.setattr(kept_features, "_LAID_OUT", {2: 120, 3: 40})
+    monkeypatch.setattr(of_studies, "_LAID_OUT", {2: 120, 3: 40})
     studies.run("fig3", tmp_path, ["seeds=2", f"epochs={EPOCHS}"])
     assert [dimensions for _, dimensions in laid_out] == [2, 3]
     for (own, dimensions), (places, values, more) in zip(laid_out, shown, strict=True):

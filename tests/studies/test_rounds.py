@@ -9,7 +9,7 @@ pytest.importorskip("scipy", reason="a comparison needs SciPy")
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.comparison import StopEarly, paired_anytime
 from ordinal_entropy.studies import grid, rounds
-from ordinal_entropy.training.outcomes import Outcome, failed
+from ordinal_entropy.training.plans import Outcome, failed
 
 BASELINE, OE = [3.0, 3.2, 2.9, 3.4, 3.1], [2.0, 2.3, 2.0, 2.2, 2.1]
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 pytest.importorskip("PIL", reason="images are read with Pillow")
 from PIL import Image
 
-from ordinal_entropy.vision import images, paths
+from ordinal_entropy import files
+from ordinal_entropy.vision import images
 
 
 def encoded(image, form="PNG", **options):
@@ -247,11 +248,11 @@ def test_names_that_lists_may_hold(tmp_path, named, wrong):
     (root / "a" / "out.jpg").symlink_to(tmp_path / "outside.jpg")
     (root / "a" / "inner.jpg").symlink_to("face.jpg")
     (root / "a" / "dangling.jpg").symlink_to("nothing.jpg")
-    assert paths.fault(root, named) == wrong
+    assert files.fault_inside(root, named) == wrong
 
 
 def test_a_folder_may_itself_be_reached_by_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "face.jpg").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert paths.fault(tmp_path / "link", "face.jpg") is None
+    assert files.fault_inside(tmp_path / "link", "face.jpg") is None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy.comparison import text
-from ordinal_entropy.comparison.scores import number, special_functions
+from ordinal_entropy.comparison.pairs import number, special_functions
 from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, settled, summary
 from ordinal_entropy.comparison.verdicts import FEW, verdict
 from ordinal_entropy.environment import environment as present_environment

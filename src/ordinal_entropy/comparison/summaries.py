@@ -9,16 +9,19 @@ from ordinal_entropy.comparison.pairs import (
     LEVEL,
     Paired,
     Spread,
+    both_finite,
+    deviation_of,
     differences,
     holm,
     looks_skewed,
+    mean_of,
+    number,
     paired,
     sign_test,
     skewness,
     spread,
 )
 from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
-from ordinal_entropy.comparison.scores import both_finite, deviation_of, mean_of, number
 
 POINTS = ("last", "best_validation", "best_test")  # of a run, at which it is scored
 LEAST_SEEDS = next(n for n in range(2, 100) if math.isfinite(critical(n, LEVEL)))  # that can be stopped early at

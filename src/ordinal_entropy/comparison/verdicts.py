@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 
-from ordinal_entropy.comparison.pairs import LEVEL
-from ordinal_entropy.comparison.scores import both_finite, finite, mean_of
-from ordinal_entropy.comparison.scores import number as stored
+from ordinal_entropy.comparison.pairs import LEVEL, both_finite, finite, mean_of
+from ordinal_entropy.comparison.pairs import number as stored
 from ordinal_entropy.comparison.summaries import Outcome, adjusted, outcomes, parts
 from ordinal_entropy.comparison.text import count, interval, metric_name, number, p_equals, share, times
 

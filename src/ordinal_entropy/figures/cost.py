@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, plain, save
 from ordinal_entropy.figures.sweep import LOOKS
 
 
@@ -48,13 +48,9 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
         path: of the PNG; an SVG is written beside it.
         title: above.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     found = increases(summary)
     rows = list(found["time"])
-    figure = Figure(figsize=(8.5, 2.0 + 0.4 * len(rows)), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank((8.5, 2.0 + 0.4 * len(rows)))
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     colour, marker, _ = LOOKS[0]
     for number, (what, own) in enumerate(found.items()):
@@ -77,10 +73,7 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
         axes.set_yticks(range(len(rows)), rows if number == 0 else [""] * len(rows))
         axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)  # the first on top
         axes.set_xlabel(f"{what}, % over the baseline's")
-        axes.grid(True, axis="x", color="0.9", linewidth=0.7)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        plain(axes, axis="x")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     save(figure, path)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, plain, save
 from ordinal_entropy.figures.sweep import LOOKS, tick
 
 
@@ -44,14 +44,11 @@ def draw(
         title: above.
         metric: name of the score.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
     if len(variants) > len(LOOKS):
         raise ValueError(f"expected up to {len(LOOKS)} variants, got {len(variants)}")
-    figure = Figure(figsize=(7, 4.8), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank((7, 4.8))
     axes = figure.add_subplot()
     steps = curves["steps"]
     for (variant, name), (colour, marker, dash) in zip(variants.items(), LOOKS, strict=False):
@@ -76,9 +73,6 @@ def draw(
     axes.set_xlabel("step")
     axes.set_ylabel(f"test {metric}")
     axes.set_title(f"{title}: median and range of the runs", loc="left", fontsize=11)
-    axes.grid(True, which="major", color="0.9", linewidth=0.7)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    plain(axes)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     save(figure, path)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, plain, save
 from ordinal_entropy.figures.sweep import LOOKS
 
 
@@ -49,12 +49,8 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
         path: of the PNG; an SVG is written beside it.
         title: above.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     found = differences(summary)
-    figure = Figure(figsize=(7, 1.9 + 0.45 * len(found)), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank((7, 1.9 + 0.45 * len(found)))
     axes = figure.add_subplot()
     baseline = "its baseline" if "held_to" in summary else summary["baseline"]
     axes.axvline(0, color="0.25", linewidth=1.3, dashes=(6, 3), label=baseline)
@@ -88,9 +84,6 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
     axes.set_xlabel(f"test {metric} minus that of {baseline}, best on validation; {better} is better")
     count = max((len(own.seeds) for own in found.values()), default=0)
     axes.set_title(f"{title}: paired differences over {count} seeds", loc="left", fontsize=11)
-    axes.grid(True, axis="x", color="0.9", linewidth=0.7)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    plain(axes, axis="x")
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     save(figure, path)

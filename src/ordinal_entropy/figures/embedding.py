@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, save
 
 MOST_ROWS = 10_000  # of all methods together: minutes; half as many in 2 dimensions take a quarter of one
 _PERPLEXITY = 30.0  # about so many neighbours of a row count
@@ -86,10 +86,8 @@ def draw(
         label: of the colours, with the unit.
         title: above.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
 
     if set(places) != set(values) or not set(places) <= set(names):
         raise ValueError(
@@ -105,8 +103,7 @@ def draw(
     sides = [(1, "near side"), (-1, "far side")] if sphere else [(0, "t-SNE 2")]
     together = np.concatenate([np.ravel(own) for own in values.values()]) if values else np.zeros(1)
     colours = ScalarMappable(Normalize(*np.percentile(together, (2, 98))), _COLOURS)
-    figure = Figure(figsize=(0.9 + 2.6 * len(names), 0.9 + 2.45 * len(sides)), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank((0.9 + 2.6 * len(names), 0.9 + 2.45 * len(sides)))
     grid = figure.subplots(len(sides), len(names), squeeze=False, sharex=True, sharey=True)
     for row, (side, what) in enumerate(sides):
         near = {name: _near(own, side) if side else np.full(len(own), True) for name, own in places.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, plain, save
 from ordinal_entropy.figures.sweep import LOOKS as FIRST_LOOKS
 
 LOOKS = (*FIRST_LOOKS, ("#E69F00", "v", (0, (7, 2))), ("#56B4E9", "P", (0, (3, 1, 1, 1, 1, 1))), ("#000000", "X", "-"))
@@ -66,8 +66,6 @@ def draw(
         unit: of the targets, and so of E3; "" if they have none.
         time: what the entropies are drawn against.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     if len(variants) > len(LOOKS):
@@ -75,8 +73,7 @@ def draw(
     looks = dict(zip(variants, LOOKS, strict=False))
     down, across = len(rows), len(rows[0])
     size = (7, 4.8) if down == across == 1 else (1 + 3.2 * across, 1 + 2.5 * down)
-    figure = Figure(figsize=size, layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank(size)
     every = max(1, len(content["epochs"]) // 8)
     lines = {}
     axes: Any = None
@@ -103,10 +100,7 @@ def draw(
             )
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.set_title(panel.title, fontsize=10)
-        axes.grid(True, color="0.9", linewidth=0.7)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        plain(axes)
         if before is None or before.estimator != panel.estimator:
             of_targets = f" ({unit})" if unit and panel.estimator == "E3" else ""
             axes.set_ylabel(LABELS[panel.estimator] + of_targets)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ordinal_entropy import estimators
 from ordinal_entropy.figures.entropy import LOOKS
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, plain, save
 
 Numbers = NDArray[np.floating[Any]]
 _PAIRS = 100_000
@@ -77,13 +77,9 @@ def draw(
         unit: of the targets.
         title: above.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     if len(names) > len(LOOKS):
         raise ValueError(f"expected up to {len(LOOKS)} methods, got {len(names)}")
-    figure = Figure(figsize=(7, 4.8), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank((7, 4.8))
     axes = figure.add_subplot()
     lines: list[Any] = []
     for (name, called), (colour, marker, dash) in zip(names.items(), LOOKS, strict=False):
@@ -110,10 +106,7 @@ def draw(
     axes.set_xlabel(f"distance of two targets ({unit})")
     axes.set_ylabel("distance of their features, normalised")
     axes.set_title(f"{title}: median and quartiles", loc="left", fontsize=11)
-    axes.grid(True, color="0.9", linewidth=0.7)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    plain(axes)
     if lines:
         figure.legend(handles=lines, loc="outside lower center", ncols=2, frameon=False, fontsize=9, handlelength=3.5)
     else:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, save
 
 _COLOURS = "viridis"
 _ERRORS = "RdBu_r"  # red: too much, blue: too little; both sides can be told apart by every eye
@@ -47,10 +47,8 @@ def draw(examples: Sequence[Example], path: Path, *, label: str, unit: str, titl
         unit: of the maps, such as "m".
         title: above.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
 
     if not examples:
         raise ValueError("expected at least one example, got none")
@@ -68,8 +66,7 @@ def draw(examples: Sequence[Example], path: Path, *, label: str, unit: str, titl
 
     width = max(each.image.shape[1] / each.image.shape[0] for each in examples) * _HEIGHT
     size = (0.4 + 4 * width, 1.3 + (_HEIGHT + 0.25) * len(examples))
-    figure = Figure(figsize=size, layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank(size)
     cells = figure.add_gridspec(len(examples) + 1, 4, height_ratios=[1.0] * len(examples) + [0.07])  # bars come last
     grid = np.array([[figure.add_subplot(cells[row, column]) for column in range(4)] for row in range(len(examples))])
     for axes in grid.flat:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ordinal_entropy.figures.saving import save
+from ordinal_entropy.figures.saving import blank, plain, save
 
 # Wong's palette, in order; every series has a marker and a dash of its own as well.
 LOOKS = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))
@@ -63,12 +63,9 @@ def sweep(
         series_names: how the legend calls those values.
         scale: scores are drawn in multiples of it.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    figure = Figure(figsize=(7, 4.8), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = blank((7, 4.8))
     axes = figure.add_subplot()
     drawn = lines(summary, key, series)
     base = summary["methods"][summary["baseline"]]
@@ -104,11 +101,8 @@ def sweep(
     axes.set_xlabel(label)
     axes.set_ylabel(f"test {summary['metric'].upper()}{power}, best on validation")
     axes.set_title(f"{title}: mean and standard deviation of {runs} runs", loc="left", fontsize=11)
-    axes.grid(True, which="major", color="0.9", linewidth=0.7)
-    axes.set_axisbelow(True)
+    plain(axes)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     save(figure, path)
 
 

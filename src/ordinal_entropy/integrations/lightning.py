@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.integrations.override import Override
 from ordinal_entropy.integrations.tapped import AnyMethod, TappedMethod, Targets
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
     import_torchvision()  # which Lightning would import
@@ -29,11 +29,11 @@ except ModuleNotFoundError as error:
 class OrdinalEntropyCallback(lightning.Callback):
     """Adds a method to the training loss of a LightningModule, which needs no change and is left as it was.
 
-    It logs, as steps do, ``ordinal_entropy/loss`` (what was added), for ordinal entropy and its relatives
+    It logs, as steps do, ``ordinal_entropy/loss`` (the regularization), for ordinal entropy and its relatives
     ``ordinal_entropy/diversity`` and ``/tightness``, and ``/entropy`` and ``/entropy_normalized`` of the features of
     the batch (MeanNN). Validation and test are not touched. The optimizer trains the parameters of a method with those
-    of its first group; checkpoints hold these and all else that a method has learned, as a self-set strength. Methods
-    that do more than add to the loss are refused, and so is manual optimization.
+    of its first group; checkpoints hold these and all else that a method has learned, as a gradient-balanced strength.
+    Methods that do more than add to the loss are refused, and so is manual optimization.
 
     If the layer runs several times in a step, the last time counts. A step that returns None is skipped. Under DDP each
     rank spreads its own batch, unless the method has ``gather=True``.

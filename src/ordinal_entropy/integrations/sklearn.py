@@ -121,7 +121,7 @@ class OrdinalEntropyRegressor(
         method: a name of ``oe.methods``, or several joined by ``+``: "oe", "classification+oe"; "baseline" is the
             squared error alone. One of two stages shares the epochs between them.
         method_options: of each part of the method, by its name; they win over the three below.
-        strength: factor of each term that is added.
+        strength: factor of each regularization term.
         balance: of "ld-balanced" and "oe-balanced", in place of the strength: the gradient of each term at the
             features, as a fraction of that of the squared error.
         grouping: of parts that group rows: which share a center: those of equal target ("unique"), of equal bin (a
@@ -149,7 +149,7 @@ class OrdinalEntropyRegressor(
         n_features_in_: numbers of a row; ``feature_names_in_``: their names, where ``fit`` saw any.
         n_outputs_: numbers of a target.
         n_iter_: epochs trained.
-        loss_curve_: loss of each epoch with all that is added: it may be negative.
+        loss_curve_: loss of each epoch with the regularization: it may be negative.
         validation_curve_: mean squared error of the standardized held-back targets after each epoch; without early
             stopping, empty.
 
@@ -213,8 +213,8 @@ class OrdinalEntropyRegressor(
         Args:
             X: ``(n, p)``, finite.
             y: ``(n,)`` or ``(n, t)``, finite; a constant one is predicted as it is.
-            sample_weight: ``(n,)``, at least 0; counts like repetition, in added terms too. A method with a term that
-                takes no weights needs whole ones.
+            sample_weight: ``(n,)``, at least 0; counts like repetition, in regularization too. A method with a term
+                that takes no weights needs whole ones.
         """
         self._check_parameters()
         table = self._table(X, y, sample_weight, reset=True)

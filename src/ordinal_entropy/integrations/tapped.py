@@ -154,7 +154,7 @@ class TappedMethod:
         Args:
             task_loss: scalar.
             batch: of this step.
-            share: factor of what is added.
+            share: factor of the regularization.
 
         Raises:
             RuntimeError: the layer did not run.
@@ -186,7 +186,7 @@ class TappedMethod:
         return task_loss + share * term
 
     def state(self) -> dict[str, Tensor]:
-        """What the method has learned so far, for a checkpoint: parameters, self-set strengths, a saved memory."""
+        """What the method has learned, for a checkpoint: parameters, gradient-balanced strengths, a saved memory."""
         return {name: value.detach().clone() for name, value in self.method.state_dict().items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -209,12 +209,12 @@ class TappedMethod:
     def report(self, entropies: bool = True) -> dict[str, Tensor]:
         """Numbers of the last step, as scalars on its device; none if the step had no loss.
 
-        "loss" is what was added. Then what the parts measure in a step and what they log in an epoch, with the name of
-        the part in front where there are several: of ordinal entropy and its relatives "diversity" and "tightness",
-        without their strengths, and self-set strengths as "diversity_strength" and "tightness_strength". Draws are of
-        its own, which the training does not notice. Entropies of at most 1024 rows: "entropy" (MeanNN, in nats, up to a
-        constant) and "entropy_normalized", of the same rows on the unit sphere; not for fewer than two rows or where a
-        feature is not finite.
+        "loss" is the regularization. Then what the parts measure in a step and what they log in an epoch, with the name
+        of the part in front where there are several: of ordinal entropy and its relatives "diversity" and "tightness",
+        without their strengths, and gradient-balanced strengths as "diversity_strength" and "tightness_strength". Draws
+        are of its own, which the training does not notice. Entropies of at most 1024 rows: "entropy" (MeanNN, in nats,
+        up to a constant) and "entropy_normalized", of the same rows on the unit sphere; not for fewer than two rows or
+        where a feature is not finite.
         """
         if self._seen is None:
             return {}

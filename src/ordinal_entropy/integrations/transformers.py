@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.integrations.override import Override
 from ordinal_entropy.integrations.tapped import AnyMethod, TappedMethod, Targets
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
     import_torchvision()  # which transformers would import
@@ -42,12 +42,12 @@ def add_method(
 ) -> "AddedMethod":
     """Adds a method to the loss of every training that a ``transformers.Trainer`` does from now on.
 
-    Whenever the Trainer logs its loss, the same entry has ``ordinal_entropy/loss`` (what was added in the last batch),
-    for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
+    Whenever the Trainer logs its loss, the same entry has ``ordinal_entropy/loss`` (the regularization of the last
+    batch), for ordinal entropy and its relatives ``/diversity`` and ``/tightness``, and ``/entropy`` and
     ``/entropy_normalized`` of the features of that batch (MeanNN).
 
     The parameters of a method are trained with those of the optimizer's first group. What a method has learned, these
-    and a self-set strength, is written into every checkpoint, as ``ordinal_entropy.safetensors``, and
+    and a gradient-balanced strength, is written into every checkpoint, as ``ordinal_entropy.safetensors``, and
     ``trainer.train(resume_from_checkpoint=...)`` goes on with it. Methods that do more than add to the loss are
     refused.
 

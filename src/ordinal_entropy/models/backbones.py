@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.models import weights
 from ordinal_entropy.models.heads import LinearHead
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 Channels = tuple[float, float, float]  # of red, green and blue
 

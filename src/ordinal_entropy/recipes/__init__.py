@@ -4,10 +4,10 @@ A key has a full name, ``training.learning_rate``, and a short one where no othe
 The name of a group stands for its key ``path`` or ``name``: ``data=DIR`` is ``data.path=DIR``.
 """
 
-from ordinal_entropy.recipes.cache import cache_folder
-from ordinal_entropy.recipes.checks import require_at_least_1, require_not_negative, require_positive
 from ordinal_entropy.recipes.config import read_config
+from ordinal_entropy.recipes.groups import cache_folder
 from ordinal_entropy.recipes.keys import (
+    Setting,
     assigned,
     changed,
     completed,
@@ -17,12 +17,20 @@ from ordinal_entropy.recipes.keys import (
     full_name,
     leaves,
     override,
+    pairs,
     preset,
     restored,
 )  # fmt: skip
-from ordinal_entropy.recipes.names import BEFORE, lookup, unknown
-from ordinal_entropy.recipes.settings import Setting, pairs
-from ordinal_entropy.recipes.values import literal, written
+from ordinal_entropy.recipes.values import (
+    BEFORE,
+    literal,
+    lookup,
+    require_at_least_1,
+    require_not_negative,
+    require_positive,
+    unknown,
+    written,
+)
 
 __all__ = [
     "BEFORE", "Setting", "assigned", "cache_folder", "changed", "completed", "described", "explained", "flat",

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import files
-from ordinal_entropy.recipes.names import BEFORE
-from ordinal_entropy.recipes.settings import Setting
+from ordinal_entropy.recipes.keys import Setting
+from ordinal_entropy.recipes.values import BEFORE
 
 _MOST_BYTES = 2**20  # a recipe has a few thousand
 _DEEPEST = 8  # groups in groups

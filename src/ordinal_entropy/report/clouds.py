@@ -1,6 +1,6 @@
-"""Kept features as clouds of points: several methods and epochs laid out together, on the plane and on the sphere.
+"""Saved features as clouds of points: several methods and epochs laid out together, on the plane and on the sphere.
 
-The layout takes a while, so it is kept in a folder beside the page, by a hash of what it was made of.
+The layout takes a while, so it is saved in a folder beside the page, by a hash of what it was made of.
 """
 
 import base64
@@ -43,7 +43,7 @@ class Cloud(NamedTuple):
     caption: str
 
 
-class _Kept(NamedTuple):
+class _Saved(NamedTuple):
     """Of one method after one epoch."""
 
     features: Array  # (n, d)
@@ -63,7 +63,7 @@ def missing() -> str | None:
 
 
 def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None = None) -> Cloud | None:
-    """The features that runs kept, laid out together.
+    """The features that runs saved, laid out together.
 
     Args:
         chosen: a run for each method, all of one seed.
@@ -71,10 +71,10 @@ def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None 
         progress: told how many layouts are done, and how many there are.
 
     Returns:
-        None where the runs kept no features.
+        None where the runs saved no features.
 
     Raises:
-        ValueError: what they kept does not go together, or cannot be laid out.
+        ValueError: what they saved does not go together, or cannot be laid out.
     """
     places = {name: run.features for name, run in chosen.items()}
     found = {name: place for name, place in places.items() if place is not None}
@@ -86,22 +86,22 @@ def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None 
     if not shared:
         raise ValueError("expected features after the same epochs of every method, got none that all have")
     epochs = _spread_out(shared, max(2, min(_MOST_EPOCHS, POINTS // (_LEAST * len(names)))))
-    kept = {(name, epoch): _read(found[name], part, epoch) for name in names for epoch in epochs}
-    first = kept[names[0], epochs[0]]
-    lost = [name for name in names if not all(_fits(kept[name, epoch], first) for epoch in epochs)]
+    saved = {(name, epoch): _read(found[name], part, epoch) for name in names for epoch in epochs}
+    first = saved[names[0], epochs[0]]
+    lost = [name for name in names if not all(_fits(saved[name, epoch], first) for epoch in epochs)]
     names = [name for name in names if name not in lost]
     if not names:
         raise ValueError("expected finite features, got some that are not, of every method")
     total = len(first.features)
     rows = embedding.drawn(total, min(_MOST_ROWS, POINTS // (len(names) * len(epochs))))
-    drawn = {(name, epoch): kept[name, epoch].features[rows] for name in names for epoch in epochs}
+    drawn = {(name, epoch): saved[name, epoch].features[rows] for name in names for epoch in epochs}
     flat = _laid_out(drawn, 2, cache)
     _tell(progress, 1)
     sphere = _laid_out(drawn, 3, cache)
     _tell(progress, 2)
     return Cloud(
-        _content(names, epochs, rows, kept, flat, sphere, part, found[names[0]]),
-        _table(names, epochs, rows, kept),
+        _content(names, epochs, rows, saved, flat, sphere, part, found[names[0]]),
+        _table(names, epochs, rows, saved),
         _caption(part, rows, total, names, list(found), epochs, shared, lost, next(iter(chosen.values())).seed),
     )
 
@@ -110,14 +110,14 @@ def _content(
     names: Sequence[str],
     epochs: Sequence[int],
     rows: Array,
-    kept: Mapping[_Key, _Kept],
+    saved: Mapping[_Key, _Saved],
     flat: Mapping[_Key, Array],
     sphere: Mapping[_Key, Array],
     part: str,
     folder: Path,
 ) -> dict[str, Any]:
     """For the page's script: coordinates of a method after an epoch as one flat list of whole thousandths."""
-    first = kept[names[0], epochs[0]]
+    first = saved[names[0], epochs[0]]
     low, high = float(first.targets.min()), float(first.targets.max())
     everywhere = numpy.concatenate(list(flat.values()))
     middle = (everywhere.max(axis=0) + everywhere.min(axis=0)) / 2
@@ -134,7 +134,7 @@ def _content(
         "targets": _short(first.targets[rows]),
         "flat": [[_thousandths((flat[name, epoch] - middle) / reach) for epoch in epochs] for name in names],
         "sphere": [[_thousandths(sphere[name, epoch]) for epoch in epochs] for name in names],
-        "predictions": [[_short(_predictions(kept[name, epoch])[rows]) for epoch in epochs] for name in names]
+        "predictions": [[_short(_predictions(saved[name, epoch])[rows]) for epoch in epochs] for name in names]
         if predicted
         else None,
     }
@@ -143,27 +143,27 @@ def _content(
         content["grid"] = {
             "height": len(down[0]),
             "width": len(across[0]),
-            "cells": (down[1] * len(across[0]) + across[1]).tolist(),  # of every kept row
+            "cells": (down[1] * len(across[0]) + across[1]).tolist(),  # of every saved row
             "places": first.places[rows].tolist(),
             "size": [int(side.max()) + 1 for side in first.places.T],
             "targets": _bytes(first.targets, low, high),
-            "predictions": [[_bytes(_predictions(kept[name, epoch]), low, high) for epoch in epochs] for name in names]
+            "predictions": [[_bytes(_predictions(saved[name, epoch]), low, high) for epoch in epochs] for name in names]
             if predicted
             else None,
             "thumbnail": picture(folder / "image.png", folder, "png", _LARGEST_PICTURE),
         }
     elif part == "test":
         sheet = picture(folder / "test.jpg", folder, "jpeg", _LARGEST_PICTURE)
-        content["sheet"] = sheet and {"picture": sheet, "columns": portraits.COLUMNS}  # a square for each kept row
+        content["sheet"] = sheet and {"picture": sheet, "columns": portraits.COLUMNS}  # a square for each saved row
     return content
 
 
-def _table(names: Sequence[str], epochs: Sequence[int], rows: Array, kept: Mapping[_Key, _Kept]) -> Table:
+def _table(names: Sequence[str], epochs: Sequence[int], rows: Array, saved: Mapping[_Key, _Saved]) -> Table:
     """What the clouds show, as numbers: how much the features keep the order of the targets, how far they spread."""
     found = []
     for name in names:
         for epoch in dict.fromkeys((epochs[0], epochs[-1])):
-            own = kept[name, epoch]
+            own = saved[name, epoch]
             z, y = torch.tensor(own.features[rows], dtype=torch.float64), torch.tensor(own.targets[rows])[:, None]
             cells = [
                 number(float(estimators.ordinality(z, y))),
@@ -211,7 +211,7 @@ def _laid_out(features: Mapping[_Key, Array], dimensions: int, cache: Path) -> d
     if places is None or places.shape != (ends[-1], dimensions):
         laid = embedding.layout(features, dimensions=dimensions)
         places = numpy.concatenate([laid[name] for name in features]).astype("float32")
-        with suppress(OSError), runs.replacing(path) as file:  # where it cannot be kept, it is computed again
+        with suppress(OSError), runs.replacing(path) as file:  # where it cannot be saved, it is computed again
             numpy.save(file, places)
     return dict(zip(features, numpy.split(places, ends[:-1]), strict=True))
 
@@ -230,12 +230,12 @@ def _time(epochs: Sequence[int]) -> str:
 
 
 def _epochs(folder: Path, part: str) -> list[int]:
-    """After which features were kept."""
+    """After which features were saved."""
     numbers = [path.stem.removeprefix(f"{part}-") for path in folder.glob(f"{part}-*.safetensors")]
     return sorted(int(text) for text in numbers if text.isdigit())
 
 
-def _read(folder: Path, part: str, epoch: int) -> _Kept:
+def _read(folder: Path, part: str, epoch: int) -> _Saved:
     from safetensors.numpy import load_file
 
     path = folder / f"{part}-{epoch:04d}.safetensors"
@@ -243,9 +243,9 @@ def _read(folder: Path, part: str, epoch: int) -> _Kept:
         files.size(path)  # a pipe would be waited for
         content = load_file(path)
     except Exception as error:  # safetensors has errors of its own
-        raise ValueError(f"expected kept features in {path.name}, got something else: {error}") from error
+        raise ValueError(f"expected saved features in {path.name}, got something else: {error}") from error
     n = len(content["features"])
-    return _Kept(
+    return _Saved(
         content["features"].reshape(n, -1).astype("float32"),
         content["targets"].reshape(n, -1)[:, 0].astype("float64"),
         content["predictions"].reshape(n, -1)[:, 0].astype("float64") if "predictions" in content else None,
@@ -253,7 +253,7 @@ def _read(folder: Path, part: str, epoch: int) -> _Kept:
     )
 
 
-def _fits(own: _Kept, first: _Kept) -> bool:
+def _fits(own: _Saved, first: _Saved) -> bool:
     """Whether they are features of the same rows."""
     same = own.targets.shape == first.targets.shape and bool(numpy.allclose(own.targets, first.targets, equal_nan=True))
     return (
@@ -261,7 +261,7 @@ def _fits(own: _Kept, first: _Kept) -> bool:
     )
 
 
-def _predictions(own: _Kept) -> Array:
+def _predictions(own: _Saved) -> Array:
     if own.predictions is None:
         raise ValueError("expected predictions of every method, got none of some")
     return own.predictions

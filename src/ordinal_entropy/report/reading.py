@@ -42,7 +42,7 @@ class KeptRun:
 
     @property
     def features(self) -> Path | None:
-        """The folder of kept features, if there are any; that of a run by ``train`` on images lies one deeper."""
+        """The folder of saved features, if there are any; that of a run by ``train`` on images lies one deeper."""
         inside = [self.path, *(child for child in _folders(self.path) if (child / "recipe.json").is_file())]
         there = (place / "features" for place in inside)
         return next((place for place in there if place.is_dir() and not place.is_symlink()), None)

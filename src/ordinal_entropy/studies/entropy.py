@@ -18,10 +18,10 @@ from typing import Any
 
 from ordinal_entropy import runs
 from ordinal_entropy.recipes import require_at_least_1
-from ordinal_entropy.studies import kept_features
+from ordinal_entropy.studies import saved_features
 from ordinal_entropy.studies.claims import ESTIMATORS
 from ordinal_entropy.studies.grid import Variant, seeds_from
-from ordinal_entropy.studies.kept_features import ENTROPIES_REMEDY, Subject
+from ordinal_entropy.studies.saved_features import ENTROPIES_REMEDY, Subject
 from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.studies.table1 import SCALES
 
@@ -81,7 +81,7 @@ class OfOperators:
 
     seeds: int = 3  # runs of each row
     bins: tuple[int, ...] = (10,)  # of classification, a row each: the authors' 10
-    feature_rows: int = 600  # training and test rows of which features are kept at every evaluation
+    feature_rows: int = 600  # training and test rows of which features are saved at every evaluation
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
@@ -104,7 +104,7 @@ def _variants(methods: Sequence[str], keys: Any) -> list[Variant]:
 def _draw_entropies(study: str, subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
     from ordinal_entropy.figures import entropy
 
-    names = kept_features.called(summary)
+    names = saved_features.called(summary)
     classified = [name for name, own in summary["variants"].items() if own["method"] == "classification"]
     without = ["baseline", *classified]
     regularized = [name for name in names if name not in without]
@@ -170,11 +170,11 @@ def _study(
         variants=partial(_variants, methods),
         least_seeds=1,
         check=lambda recipe: require_at_least_1(recipe.training, "feature_rows"),
-        further=partial(kept_features.further, _DEPTH),
-        report=partial(kept_features.report, _DEPTH),
+        further=partial(saved_features.further, _DEPTH),
+        report=partial(saved_features.report, _DEPTH),
         notes=_NOTES,
         picture=picture,
-        further_pictures={**(further or {}), "ordinality": partial(kept_features.draw_ordinality, _DEPTH)},
+        further_pictures={**(further or {}), "ordinality": partial(saved_features.draw_ordinality, _DEPTH)},
         draws_with=("matplotlib", "sklearn"),
     )
 
@@ -189,15 +189,15 @@ def _study_of_operators(operator: str) -> Study:
         fixed=lambda keys: {"operator": operator, "bins": keys.bins[0], "feature_rows": keys.feature_rows},
         variants=partial(_variants, ("ld-unweighted", "ld")),
         least_seeds=1,
-        further=partial(kept_features.further, subject),
-        report=partial(kept_features.report, subject),
+        further=partial(saved_features.further, subject),
+        report=partial(saved_features.report, subject),
         scale=subject.scale,
         notes=_NOTES_ON_OPERATORS,
         picture=partial(_draw_entropies, f"figA-{operator}", subject),
         further_pictures={
-            "tsne": partial(kept_features.draw_layout, figure, 2, subject),
-            "sphere": partial(kept_features.draw_layout, figure, 3, subject),
-            "ordinality": partial(kept_features.draw_ordinality, subject),
+            "tsne": partial(saved_features.draw_layout, figure, 2, subject),
+            "sphere": partial(saved_features.draw_layout, figure, 3, subject),
+            "ordinality": partial(saved_features.draw_ordinality, subject),
         },
         draws_with=("matplotlib", "sklearn"),
     )
@@ -209,14 +209,14 @@ STUDIES = {
         Entropies(),
         (),
         partial(_draw_entropies, "fig1", _DEPTH),
-        {"tsne": partial(kept_features.draw_layout, "Figures 1b and 1c", 2, _DEPTH)},
+        {"tsne": partial(saved_features.draw_layout, "Figures 1b and 1c", 2, _DEPTH)},
     ),
     "fig3": _study(
         "Figure 3, depth: features of one image, plain and regularized",
         Features(),
         ("ld-unweighted", "ld", "oe"),
-        partial(kept_features.draw_layout, "Figure 3", 2, _DEPTH),
-        {"sphere": partial(kept_features.draw_layout, "Figure 3", 3, _DEPTH)},
+        partial(saved_features.draw_layout, "Figure 3", 2, _DEPTH),
+        {"sphere": partial(saved_features.draw_layout, "Figure 3", 3, _DEPTH)},
     ),
     "fig4c": _study(
         "Figure 4c, depth: entropy of test features, four methods",

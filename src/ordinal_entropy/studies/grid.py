@@ -10,8 +10,7 @@ from ordinal_entropy import comparison, environment, runs, tasks
 from ordinal_entropy import methods as registry
 from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.training.outcomes import Outcome
-from ordinal_entropy.training.plans import Plan, Progress
+from ordinal_entropy.training.plans import Outcome, Plan, Progress
 
 
 class Variant(NamedTuple):

@@ -42,7 +42,7 @@ class DepthStep:
     images: int = 24_231  # of an epoch: the published list of NYU-Depth-v2
     precision: Literal["float32", "bf16"] = "float32"  # on a GPU, mixed; a CPU has float32
     channels_last: bool = True  # in memory: faster on most devices
-    strength: float = 1.0  # of what is added to the task loss
+    strength: float = 1.0  # of the regularization beside the task loss
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     stride: int = 4  # one place of the map in so many, down and across, is seen by the method
     samples: int | None = None  # M: rows of an image that are drawn for the diversity; None: all

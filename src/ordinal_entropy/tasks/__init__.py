@@ -31,10 +31,9 @@ from ordinal_entropy.recipes import (
     unknown,
     written,
 )
-from ordinal_entropy.tasks.groups import MethodOptions
+from ordinal_entropy.recipes.groups import MethodOptions
 from ordinal_entropy.training import runner
-from ordinal_entropy.training.outcomes import Outcome
-from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.plans import Outcome, Plan
 from ordinal_entropy.training.runner import Trainable
 
 _WHERE = {
@@ -180,7 +179,7 @@ def values_of(
 
 
 def method_of(plan: Plan, **offered: Any) -> methods.Composition:
-    """The method of a run on images or tables; operators make theirs in ``tasks.operators.jobs``, likewise.
+    """The method of a run on images or tables; operators make theirs in ``tasks.operators.train``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
     ones out of ``method.options``, which win. A strength of its own replaces a balance, and the other way round.
@@ -334,7 +333,7 @@ def planned(folder: Path, settings: Sequence[str | Setting] = ()) -> tuple[str, 
 
 
 def spread_rows(count: int, most: int) -> Tensor:
-    """The rows whose features are kept: up to ``most`` out of ``count``, evenly spread, the same in every run.
+    """The rows whose features are saved: up to ``most`` out of ``count``, evenly spread, the same in every run.
 
     Example:
         >>> spread_rows(10, most=4), spread_rows(2, most=4)

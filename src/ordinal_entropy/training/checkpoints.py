@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition
-from ordinal_entropy.training.outcomes import PARTS
+from ordinal_entropy.training.plans import PARTS
 
 FILE = "checkpoint.pt"  # of a stack, or of a run of one
 LAST, BEST = "last.ckpt", "best.ckpt"  # of a run on images

@@ -15,8 +15,7 @@ import torch
 
 from ordinal_entropy import runs
 from ordinal_entropy.recipes import completed, described
-from ordinal_entropy.training.outcomes import PARTS, Outcome, Scores, failed, outcome
-from ordinal_entropy.training.plans import Plan, Progress, run_names
+from ordinal_entropy.training.plans import PARTS, Outcome, Plan, Progress, Scores, failed, outcome, run_names
 from ordinal_entropy.training.side_by_side import side_by_side
 
 Group = list[tuple[Plan, runs.Run]]  # runs that train as one

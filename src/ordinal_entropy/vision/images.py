@@ -4,7 +4,6 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
-from ordinal_entropy.vision.paths import FileError, Problem, shown
+from ordinal_entropy.files import FileError, Problem, on_all_cores, shown
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -112,17 +111,8 @@ def unreadable(
             return error.reason
         return None
 
-    found = []
-    pool = ThreadPoolExecutor(os.cpu_count())  # Pillow decodes outside the interpreter's lock
-    try:
-        for done, (path, wrong) in enumerate(zip(paths, pool.map(reason, paths), strict=True), start=1):
-            if wrong is not None:
-                found.append(Problem(shown(path.relative_to(folder).as_posix()), wrong))
-            if progress is not None:
-                progress(done, len(paths))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return found
+    faults = zip(paths, on_all_cores(reason, paths, progress), strict=True)
+    return [Problem(shown(path.relative_to(folder).as_posix()), wrong) for path, wrong in faults if wrong is not None]
 
 
 def _available() -> list[str]:

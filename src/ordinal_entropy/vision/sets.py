@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import Problem, on_all_cores, shown
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
-from ordinal_entropy.vision.paths import Problem, shown
 
 Rows = TypeVar("Rows", Tensor, list[int])  # of a batch
 
@@ -92,18 +92,9 @@ def load(
             return error.reason
         return None
 
-    kept, problems = [], []
-    pool = ThreadPoolExecutor(os.cpu_count())  # as above
-    try:
-        for place, wrong in enumerate(pool.map(fill, range(len(paths)))):
-            if wrong is None:
-                kept.append(place)
-            else:
-                problems.append(Problem(_named(paths[place], folder), wrong))
-            if progress is not None:
-                progress(place + 1, len(paths))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    faults = on_all_cores(fill, range(len(paths)), progress)
+    kept = [place for place, wrong in enumerate(faults) if wrong is None]
+    problems = [Problem(_named(paths[place], folder), wrong) for place, wrong in enumerate(faults) if wrong is not None]
     held = torch.from_numpy(pixels if not problems else pixels[kept]).permute(0, 3, 1, 2)
     return Images(tuple(paths[place] for place in kept), size, held), kept, problems
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import gmean
 
-from ordinal_entropy.tasks.age.counts import age_counts, training_counts
+from ordinal_entropy.tasks.age.losses import age_counts, training_counts
 from ordinal_entropy.tasks.age.metrics import SHOTS, ShotErrors, shot_errors, shots
 
 NAMES = [f"{score}{end}" for score in ("mae", "gm") for end in ("", "_many", "_median", "_few")]

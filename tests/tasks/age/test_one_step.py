@@ -13,8 +13,8 @@ from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks.age.recipe import AGE, Age, faces, split_for
 from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import mixed, training_steps
+from ordinal_entropy.vision.split import moved, normalized, random_moves
 
 SIZE, PADDING, RATE, SEED = 32, 2, 0.1, 3
 AGES = [0] * 12 + [1] * 8 + [2] * 6 + [30] * 3  # errors below and above 1; more and less than 5 of an age

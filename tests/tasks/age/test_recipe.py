@@ -15,7 +15,7 @@ from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.recipe import AGE, PRESETS, Age, faces, split_for
 from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan, run_names
-from ordinal_entropy.vision.features import SCORES, kept_scores
+from ordinal_entropy.training.saved_features import SCORES, saved_scores
 
 TINY = changed(
     Age(),
@@ -281,20 +281,20 @@ def test_folders_are_named_by_what_differs():
     assert len(set(short)) == 2 and all(len(name) < 30 and name.startswith("oe-seed0-") for name in short)
 
 
-def test_details_are_of_the_test_images_and_of_the_kept_features(drawn, tmp_path):
+def test_details_are_of_the_test_images_and_of_the_saved_features(drawn, tmp_path):
     plan = Plan("oe", 0, tiny(drawn, "feature_rows=60"))
     (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path)
     folder = tmp_path / "oe-seed0"
     scores = runs.open(folder).metrics()[-1]
     last = outcome.details["last"]
     assert last["mae"] == outcome.last == scores["test_mae"] and last["gm_few"] == scores["test_gm_few"]
-    kept = {f"train_{name}": score for name, score in kept_scores(folder, "train", 2).items()}
+    kept = {f"train_{name}": score for name, score in saved_scores(folder, "train", 2).items()}
     assert kept and {name: last[name] for name in kept} == kept
     assert not any(name in last for name in SCORES)  # of less than 50 test images none
     best = min((1, 2), key=lambda epoch: runs.open(folder).metrics()[epoch - 1]["validation_mae"])
     found = outcome.details["best_validation"]
     assert found["mae"] == outcome.best_validation
-    assert found["train_entropy"] == kept_scores(folder, "train", best)["entropy"]
+    assert found["train_entropy"] == saved_scores(folder, "train", best)["entropy"]
     (without,) = AGE.train([Plan("oe", 0, tiny(drawn, "feature_rows=0"))], device="cpu", folder=tmp_path / "without")
     assert without.test == outcome.test and set(without.details["last"]) == set(last) - set(kept)
 

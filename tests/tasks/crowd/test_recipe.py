@@ -18,8 +18,8 @@ from ordinal_entropy.tasks.crowd import data, density, generated
 from ordinal_entropy.tasks.crowd.recipe import CROWD, PRESETS, Crowd, crowds, prepare, split_for
 from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan, run_names
-from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
+from ordinal_entropy.vision.split import normalized
 
 SEED, RATE = 3, 0.1
 TINY = changed(

@@ -5,9 +5,9 @@ import torch
 
 from ordinal_entropy import methods
 from ordinal_entropy.models import csrnet
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.tasks.crowd.metrics import CountErrors
 from ordinal_entropy.tasks.crowd.views import FEATURES, Crowds, sheets
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.vision.split import Data, Picked

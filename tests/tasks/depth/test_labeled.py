@@ -13,10 +13,10 @@ pytest.importorskip("h5py", reason="a .mat of version 7.3 is HDF5")
 import h5py
 from scipy.io import savemat
 
+from ordinal_entropy.files import refuse
 from ordinal_entropy.tasks.depth import data, labeled
 from ordinal_entropy.tasks.depth.data import Problem
 from ordinal_entropy.vision.images import ImageError
-from ordinal_entropy.vision.paths import refuse
 
 NAME = "nyu_depth_v2_labeled.mat"
 

@@ -15,8 +15,8 @@ from ordinal_entropy.tasks.depth.augment import augmented, random_draws
 from ordinal_entropy.tasks.depth.recipe import DEPTH, Depth
 from ordinal_entropy.training.checkpoints import load_images
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.augment import normalized
 from ordinal_entropy.vision.sets import mixed, training_steps
+from ordinal_entropy.vision.split import normalized
 
 SIZE, RATE, SEED, COUNT = (48, 64), 0.02, 3, 9
 ENCODERS = {"decoder": ("test_resnet", 8), "newcrfs": ("test_convnext", 32)}

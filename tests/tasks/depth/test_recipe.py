@@ -17,9 +17,9 @@ from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.metrics import SCORES, depth_scores
 from ordinal_entropy.tasks.depth.recipe import DEPTH, PRESETS, Depth, prepare, rooms, split_for
 from ordinal_entropy.training.checkpoints import load_images
-from ordinal_entropy.training.large.saved_features import fixed_rows
+from ordinal_entropy.training.large.files import fixed_rows
 from ordinal_entropy.training.plans import Plan, run_names
-from ordinal_entropy.vision.features import SCORES as FEATURE_SCORES
+from ordinal_entropy.training.saved_features import SCORES as FEATURE_SCORES
 from ordinal_entropy.vision.split import Picked
 
 SIZE = (48, 64)

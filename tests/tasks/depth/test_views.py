@@ -11,13 +11,13 @@ from PIL import Image
 
 from ordinal_entropy import methods
 from ordinal_entropy.models import decoder
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.augment import augmented, random_draws
 from ordinal_entropy.tasks.depth.losses import masked_mse
 from ordinal_entropy.tasks.depth.maps import CROP
 from ordinal_entropy.tasks.depth.metrics import DepthScores, QuickRms
 from ordinal_entropy.tasks.depth.views import PLACES, Views, load
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.vision.split import Data, Picked, Seen

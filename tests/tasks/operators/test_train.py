@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from ordinal_entropy import functional, methods
 from ordinal_entropy.balance import Balance
 from ordinal_entropy.tasks.operators import data, train
-from ordinal_entropy.tasks.operators import jobs as jobs_module
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import Job, Settings, Split
 from ordinal_entropy.training.stacked import network as networks
@@ -545,7 +544,7 @@ class TestOnAGPU:
 def loop_of_plain_pytorch(job, split, settings):
     """The validation error of a run whose method the stack has not written out."""
     x, y = training_rows(job, split)
-    own = jobs_module.method_of(job).double()
+    own = train.method_of(job).double()
     own.prepare(y, x, settings.hidden)
     sizes = x.shape[1], settings.hidden, settings.hidden, own.outputs(1)
     first = first_layers(sizes, job.seed, job.initial)
@@ -626,7 +625,7 @@ def test_options_of_one_part_reach_every_kind_of_run():
     settings = replace(SINGLES, steps=4, evaluate_every=4)
 
     def last(method, *options, **further):
-        job = jobs_module.with_options(Job(method, seed=0, rows=40, initial="default", **further), options)
+        job = train.with_options(Job(method, seed=0, rows=40, initial="default", **further), options)
         (history,) = train.train([job], split, settings)
         return history.test[-1]
 

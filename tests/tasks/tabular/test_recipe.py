@@ -99,7 +99,7 @@ def test_another_table_is_scored_by_what_training_said():
     assert "expected the table that the run in mine/baseline-seed0 was trained on" in answer.stderr
 
 
-def test_kept_features_are_those_of_the_network(tmp_path):
+def test_saved_features_are_those_of_the_network(tmp_path):
     call("train", "tabular", "--method=ld", *options(), "--out=mine")
     kept = sorted(path.name for path in Path("mine/ld-seed0/features").iterdir())
     result = runs.read_json("mine/ld-seed0/result.json")

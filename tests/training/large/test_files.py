@@ -1,3 +1,5 @@
+"""Files written beside the training."""
+
 import threading
 from collections import OrderedDict
 from pathlib import Path

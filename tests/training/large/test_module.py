@@ -20,17 +20,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.checkpoints import load_images
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import module as large
+from ordinal_entropy.training.large.batches import scored
+from ordinal_entropy.training.large.files import fixed_rows
 from ordinal_entropy.training.large.fitting import fit
 from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.training.large.optimization import rate
-from ordinal_entropy.training.large.predicting import scored
-from ordinal_entropy.training.large.saved_features import fixed_rows
-from ordinal_entropy.vision.augment import moved, normalized, random_moves
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
-from ordinal_entropy.vision.split import Data
+from ordinal_entropy.vision.split import Data, moved, normalized, random_moves
 from tiny_images import SETTINGS, SIZE, Errors, a_network, l1, logged, some_data
 
 

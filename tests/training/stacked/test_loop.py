@@ -1,8 +1,12 @@
-"""When a stack is evaluated and its checkpoint written."""
+"""When a stack is evaluated and its checkpoint written, and interrupts that wait."""
+
+import signal
+import threading
+import time
 
 import pytest
 
-from ordinal_entropy.training.stacked.loop import Loop, train
+from ordinal_entropy.training.stacked.loop import Loop, held, train
 
 
 class Counted:
@@ -66,3 +70,13 @@ def test_an_interrupt_writes_a_checkpoint_first():
     with pytest.raises(KeyboardInterrupt):
         trained(Loop(25, 10, at_once=5), stop=15, stack=stack)
     assert stack.done[-1] == ("save", 15)
+
+
+def test_an_interrupt_waits_for_what_is_under_way():
+    done = []
+    with pytest.raises(KeyboardInterrupt), held():
+        threading.Timer(0.01, signal.raise_signal, [signal.SIGINT]).start()
+        time.sleep(0.1)
+        done.append(True)
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

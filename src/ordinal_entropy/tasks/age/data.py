@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ordinal_entropy import files
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, shown
 from ordinal_entropy.vision import images
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 CSVS = ("agedb.csv", "imdb_wiki.csv", "utkface.csv")
 COLUMNS = ("age", "path", "split")
@@ -148,7 +148,7 @@ def _by_csv(table: Path) -> tuple[list[Record], list[Problem]]:
                 problems.append(Problem(name, f"line {line}: {row}"))
                 continue
             age, named, split = row
-            wrong = fault(folder, named)
+            wrong = fault_inside(folder, named)
             key = os.path.normpath(named)
             if wrong is None and key in seen:
                 wrong = f"listed before, in line {seen[key]}"
@@ -215,7 +215,7 @@ def _by_name(root: Path, seed: int) -> tuple[list[Record], list[Problem]]:
     found, problems = [], []
     for name, age in ages.items():
         relative = (folder / name).relative_to(root).as_posix()
-        wrong = fault(root, relative)
+        wrong = fault_inside(root, relative)
         if age is None:
             wrong = "name does not begin with an age, as in age_gender_race_date.jpg.chip.jpg"
         elif wrong is None and age > MAX_AGE:

@@ -9,7 +9,6 @@ import io
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import runs
+from ordinal_entropy.files import on_all_cores, require_empty
 from ordinal_entropy.tasks.age.data import COLUMNS, balanced_split
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ def make(
         raise ValueError(f"expected a count of at least {_LEAST} faces, got {count}")
     if seed < 0:
         raise ValueError(f"expected a seed of at least 0, got {seed}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise ValueError(f"expected an empty folder, or none yet, got {folder}, which {what}")
+    require_empty(folder)
     of_ages, *of_faces = np.random.SeedSequence(seed).spawn(count + 1)
     ages = long_tailed(count, np.random.default_rng(of_ages))
     splits = balanced_split(list(ages), seed, at_most=max(2, round(30 * count / 16_488)))  # 30 of AgeDB's faces
@@ -109,16 +107,7 @@ def _draw_all(
         face(float(ages[index]), random).save(folder / path, "JPEG", quality=int(random.integers(80, 96)))
         return path
 
-    names = []
-    pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        for name in pool.map(one, range(len(ages))):
-            names.append(name)
-            if progress is not None:
-                progress(len(names), len(ages))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return names
+    return on_all_cores(one, range(len(ages)), progress)
 
 
 def face(age: float, random: np.random.Generator) -> "Image":

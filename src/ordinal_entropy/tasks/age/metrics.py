@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.tasks.age.counts import column, training_counts
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
+from ordinal_entropy.environment import import_torchvision
+from ordinal_entropy.tasks.age.losses import column, training_counts
 
 import_torchvision()  # which torchmetrics would import
 

@@ -14,18 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import SPLITS, refuse, tell_left_out
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative
+from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, MethodOptions
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
-from ordinal_entropy.tasks.age.counts import age_counts
-from ordinal_entropy.tasks.age.losses import sample_weights, task_loss
-from ordinal_entropy.tasks.groups import MethodOptions
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared
-from ordinal_entropy.tasks.on_images.groups import Backbone, Images
-from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.tasks.age.losses import age_counts, sample_weights, task_loss
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.models.backbones import Network

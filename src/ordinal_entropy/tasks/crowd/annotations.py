@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ordinal_entropy.files import FileError
 from ordinal_entropy.tasks import matlab
 from ordinal_entropy.tasks.matlab import MatlabError
-from ordinal_entropy.vision.paths import FileError
 
 Points = NDArray[np.float64]  # (n, 2): x to the right and y down, in pixels; pixel k reaches from k to k + 1
 

@@ -9,15 +9,14 @@ import os
 import random
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, on_all_cores, shown
 from ordinal_entropy.tasks.crowd import annotations
 from ordinal_entropy.tasks.crowd.annotations import AnnotationError, Points
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 PARTS = ("part_A", "part_A_final", "part_B", "part_B_final")
 FOLDERS = ("train_data", "test_data")
@@ -91,15 +90,9 @@ def check(root: str | os.PathLike[str], progress: Callable[[int, int], None] | N
     """
     part = _part(Path(root))
     found, problems = records(part)
-    pool = ThreadPoolExecutor(os.cpu_count())  # Pillow decodes outside the interpreter's lock
-    try:
-        for done, (record, wrong) in enumerate(zip(found, pool.map(_fault, found), strict=True), start=1):
-            if wrong is not None:
-                problems.append(Problem(shown(record.path.relative_to(part).as_posix()), wrong))
-            if progress is not None:
-                progress(2 * done, 2 * len(found))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    for record, wrong in zip(found, on_all_cores(_fault, found, progress, each=2), strict=True):
+        if wrong is not None:
+            problems.append(Problem(shown(record.path.relative_to(part).as_posix()), wrong))
     return problems
 
 
@@ -168,11 +161,11 @@ def _annotated(part: Path, name: str) -> tuple[list[tuple[Path, Points]], list[P
             continue
         taken[wanted] = path.name
         left.discard(wanted)
-        wrong = fault(part, image)
+        wrong = fault_inside(part, image)
         if wrong is not None:
             problems.append(Problem(shown(image), wrong))
             continue
-        wrong = fault(part, mat)
+        wrong = fault_inside(part, mat)
         if wrong == "missing":
             problems.append(Problem(shown(image), f"without annotation: {shown(mat)} is missing"))
         elif wrong is not None:

@@ -9,7 +9,6 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import arrays, runs
+from ordinal_entropy.files import on_all_cores
 from ordinal_entropy.recipes import cache_folder, lookup
 
 Array = NDArray[Any]
@@ -163,17 +163,8 @@ def all_cached(
 
     if len(points) != len(sizes):
         raise ValueError(f"expected sizes of {len(points)} images, got {len(sizes)}")
-    found = []
-    pool = ThreadPoolExecutor(os.cpu_count())  # numpy computes outside the interpreter's lock
-    try:
-        with threadpool_limits(1):
-            for made in pool.map(one, range(len(points))):
-                found.append(made)
-                if progress is not None:
-                    progress(len(found), len(points))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return found
+    with threadpool_limits(1):  # numpy computes outside the interpreter's lock
+        return on_all_cores(one, range(len(points)), progress)
 
 
 def _checked(points: Array, height: int, width: int) -> Array:

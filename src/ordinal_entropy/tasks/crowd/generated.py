@@ -8,7 +8,6 @@ import io
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
+
+from ordinal_entropy.files import on_all_cores, require_empty
 
 Array = NDArray[Any]
 
@@ -59,9 +60,7 @@ def make(
         raise ValueError(f"expected a count of at least {_LEAST} images, got {count}")
     if seed < 0:
         raise ValueError(f"expected a seed of at least 0, got {seed}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise ValueError(f"expected an empty folder, or none yet, got {folder}, which {what}")
+    require_empty(folder)
     of_people, *of_images = np.random.SeedSequence(seed).spawn(count + 1)
     people = long_tailed(count, np.random.default_rng(of_people))
     tests = round(count * _TEST)
@@ -256,13 +255,7 @@ def _draw_all(
         image.save(folder / name / "images" / f"IMG_{number}.jpg", "JPEG", quality=quality)
         (folder / name / "ground-truth" / f"GT_IMG_{number}.mat").write_bytes(_mat(heads))
 
-    pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        for done, _ in enumerate(pool.map(one, range(len(places))), start=1):
-            if progress is not None:
-                progress(done, len(places))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    on_all_cores(one, range(len(places)), progress)
 
 
 def _mat(points: Array) -> bytes:

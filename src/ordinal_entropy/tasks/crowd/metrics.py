@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
+from ordinal_entropy.environment import import_torchvision
 
 import_torchvision()  # which torchmetrics would import
 

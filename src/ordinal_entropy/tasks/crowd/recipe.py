@@ -18,21 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import SPLITS, Problem, refuse, shown, tell_left_out
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, require_positive
+from ordinal_entropy.recipes.groups import Images, LargeTraining, OnMaps, Pretrained
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.crowd import annotations, data, density, generated
 from ordinal_entropy.tasks.crowd.annotations import Points
 from ordinal_entropy.tasks.crowd.data import Record
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.losses import task_loss
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
-from ordinal_entropy.tasks.on_images.groups import Images, OnMaps, Pretrained
-from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
-from ordinal_entropy.vision.paths import SPLITS, Problem, refuse, shown, tell_left_out
 
 if TYPE_CHECKING:  # Lightning and torchmetrics take seconds to import
     from ordinal_entropy.models.csrnet import CSRNet
@@ -260,7 +258,7 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
         )
 
     def loss(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
-        # of every cell that has a target; the mask says which cells added terms see
+        # of every cell that has a target; the mask says which cells the regularization sees
         return task_loss(outputs, targets, weight=weight, loss=recipe.training.loss, scale=recipe.training.loss_scale)
 
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)

@@ -17,7 +17,7 @@ from ordinal_entropy.tasks.crowd.metrics import counts
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
 _CELLS = 2**20  # that a method is prepared with, at most
-FEATURES = 24  # cells of an image whose features are kept, at most
+FEATURES = 24  # cells of an image whose features are saved, at most
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ import os
 import random
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, on_all_cores, shown
 from ordinal_entropy.tasks.depth import labeled
 from ordinal_entropy.tasks.depth.labeled import LabeledError
 from ordinal_entropy.tasks.depth.maps import MAX_DEPTH, MIN_DEPTH
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import MAX_PIXELS, ImageError, Pixels
-from ordinal_entropy.vision.paths import SPLITS, Problem, fault, in_place_of_a_folder, shown
 
 TRAIN_LISTS = ("nyudepthv2_train_files_with_gt.txt", "nyudepthv2_train_files_with_gt_dense.txt")
 TEST_LISTS = ("nyudepthv2_test_files_with_gt.txt",)
@@ -170,15 +169,9 @@ def check(root: str | os.PathLike[str], progress: Callable[[int, int], None] | N
     root = Path(root)
     found, problems = records(root)
     folder = root if root.is_dir() else root.parent
-    files = 1 if found and found[0].place is not None else 2  # of a pair
-    pool = ThreadPoolExecutor(os.cpu_count())  # Pillow decodes outside the interpreter's lock
-    try:
-        for done, wrong in enumerate(pool.map(lambda record: _faults(record, folder), found), start=1):
-            problems += wrong
-            if progress is not None:
-                progress(files * done, files * len(found))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    of_a_pair = 1 if found and found[0].place is not None else 2  # files
+    for wrong in on_all_cores(lambda record: _faults(record, folder), found, progress, each=of_a_pair):
+        problems += wrong
     return problems
 
 
@@ -255,7 +248,7 @@ def _by_lists(root: Path, seed: int, validation: float) -> tuple[list[Record], l
         )
         for index, line in enumerate(lines):
             where = f"line {line.number} of {there[0]}"
-            faults = [(named, fault(root, named)) for named in (line.image, line.depth)]
+            faults = [(named, fault_inside(root, named)) for named in (line.image, line.depth)]
             before = seen.setdefault(os.path.normpath(line.image), where)
             if before != where and not faults[0][1]:
                 faults[0] = (line.image, f"listed before, in {before}")
@@ -292,7 +285,9 @@ def _lines(root: Path, name: str, bases: Sequence[str]) -> tuple[list[_Line], li
     if not lines and not problems:
         problems.append(Problem(name, "empty"))
     some = lines[:100]
-    base = next((base for base in bases if any(fault(root, _below(base, line.image)) is None for line in some)), "")
+    base = next(
+        (base for base in bases if any(fault_inside(root, _below(base, line.image)) is None for line in some)), ""
+    )
     return [_Line(line.number, _below(base, line.image), _below(base, line.depth)) for line in lines], problems
 
 
@@ -328,7 +323,7 @@ def _by_mat(path: Path, seed: int, validation: float) -> tuple[list[Record], lis
     splits = ["train"] * contents.pairs
     beside = path.parent / "splits.mat"
     if os.path.lexists(beside):
-        outside = fault(path.parent, beside.name)
+        outside = fault_inside(path.parent, beside.name)
         try:
             if outside:
                 raise LabeledError(beside, outside)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import runs
+from ordinal_entropy.files import require_empty
 from ordinal_entropy.tasks.depth.data import TEST_LISTS, TRAIN_LISTS
 
 Array = NDArray[np.float32]
@@ -59,9 +60,7 @@ def make(
         raise ValueError(f"expected a seed of at least 0, got {seed}")
     if min(size) < 8:
         raise ValueError(f"expected images of at least 8 x 8 pixels, got {size[0]} x {size[1]}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise ValueError(f"expected an empty folder, or none yet, got {folder}, which {what}")
+    require_empty(folder)
     for name in _FOLDERS.values():
         (folder / name).mkdir(parents=True)
     try:

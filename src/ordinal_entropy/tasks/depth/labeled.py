@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
+from ordinal_entropy.files import FileError, shown
 from ordinal_entropy.tasks import matlab
 from ordinal_entropy.tasks.depth.maps import BLACK, scaled
 from ordinal_entropy.tasks.matlab import MatlabError
 from ordinal_entropy.vision.images import MAX_PIXELS, ImageError, Pixels
-from ordinal_entropy.vision.paths import FileError, shown
 
 _FILTERS = frozenset({1, 2})  # HDF5's numbers of gzip and shuffle, which MATLAB writes; fletcher32 crashes if damaged
 _MAX_SPLITS = 1_000_000  # bytes of splits.mat, packed or not

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.tasks.depth.maps import EIGEN, MAX_DEPTH, MIN_DEPTH, Box, inside, planes, resized, valid
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
 
 import_torchvision()  # which torchmetrics would import
 

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ordinal_entropy.files import SPLITS, refuse, tell_left_out
 from ordinal_entropy.recipes import preset, require_not_negative
+from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, OnMaps
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs
-from ordinal_entropy.tasks.on_images.groups import Backbone, Images, OnMaps
-from ordinal_entropy.tasks.on_images.source import Source, drawn_rows
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.vision.paths import SPLITS, refuse, tell_left_out
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
     from ordinal_entropy.tasks.depth.views import Views
-    from ordinal_entropy.training.large.predicting import Network
+    from ordinal_entropy.training.large.batches import Network
     from ordinal_entropy.vision.split import Data, Seen
 
 METRIC = "rms"
@@ -125,7 +123,7 @@ class Depth:
         weight_decay=0.1,
         schedule="one-cycle",
         clip=0.1,
-        feature_rows=64,  # images, of each of which 24 pixels are kept
+        feature_rows=64,  # images, of each of which 24 pixels are saved
     )
     method: OnPixels = OnPixels(bins=256)
 

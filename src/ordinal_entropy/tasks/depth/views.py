@@ -11,17 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ordinal_entropy.files import Problem, on_all_cores
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import ANGLE, augmented, random_draws
 from ordinal_entropy.tasks.depth.data import Record
 from ordinal_entropy.tasks.depth.maps import CROP, valid
 from ordinal_entropy.vision.images import Pixels
-from ordinal_entropy.vision.paths import Problem
 from ordinal_entropy.vision.portraits import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
-PLACES = (4, 6)  # rows and columns of the places in an image whose features are kept
+PLACES = (4, 6)  # rows and columns of the places in an image whose features are saved
 _PREPARED, _GRID = 128, (24, 32)  # images that a method is prepared with, at most, and places of each
 BYTES = 5  # of a pixel that is held: three colours, and a depth of 16 bits
 _FARTHEST = 2**15 - 1  # millimetres in 16 bits; what is farther than 10 m is no depth anyway
@@ -158,18 +158,9 @@ def load(
             pixels[place], millimetres[place] = _resized(*found, size)
         return None
 
-    kept, problems = [], []
-    pool = ThreadPoolExecutor(os.cpu_count())  # as above
-    try:
-        for place, wrong in enumerate(pool.map(fill, range(len(records)))):
-            if wrong is None:
-                kept.append(place)
-            else:
-                problems.append(wrong)
-            if progress is not None:
-                progress(place + 1, len(records))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    faults = on_all_cores(fill, range(len(records)), progress)
+    kept = [place for place, wrong in enumerate(faults) if wrong is None]
+    problems = [wrong for wrong in faults if wrong is not None]
     views = Views(tuple(records[place] for place in kept), size)
     if hold:
         if problems:

@@ -18,18 +18,15 @@ from ordinal_entropy.methods import first_epochs
 from ordinal_entropy.methods import options as method_options
 from ordinal_entropy.methods import split as split_method
 from ordinal_entropy.recipes import cache_folder, described, flat, preset, require_at_least_1, require_not_negative
+from ordinal_entropy.recipes.groups import Dataset, MethodOptions, Perceptron, Stacked
 from ordinal_entropy.tasks import Task, part_options
-from ordinal_entropy.tasks.groups import Dataset, MethodOptions, Perceptron
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.jobs import method_of, with_options
-from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split
-from ordinal_entropy.training import interrupts
+from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split, method_of, with_options
 from ordinal_entropy.training.checkpoints import FILE
-from ordinal_entropy.training.groups import Stacked
-from ordinal_entropy.training.outcomes import PARTS
-from ordinal_entropy.training.plans import Plan, Progress, trained_in
+from ordinal_entropy.training.plans import PARTS, Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
+from ordinal_entropy.training.stacked.loop import held
 from ordinal_entropy.training.stacked.members import require_trainable
 
 METRIC = "mse"
@@ -205,13 +202,13 @@ def train_group(group: Group, rows: Split, device: str, progress: Progress | Non
         jobs = [replace(job, name=f"../{place.name}") for job, place in zip(jobs, places, strict=True)]
 
     def told(step: int, scores: Sequence[Scores]) -> None:
-        with interrupts.held():  # all runs of the stack, or none
+        with held():  # all runs of the stack, or none
             on_scores(step, [_by_part(own) for own in scores])
 
     histories = train.train(
         jobs, split=rows, settings=settings(recipe), device=device, folder=folder, progress=progress, on_metrics=told
     )
-    with interrupts.held():
+    with held():
         for (_, run), (steps, *scores) in zip(group, histories, strict=True):
             history = [_by_part(each) for each in zip(*scores, strict=True)]
             run.finish({"history": history, "steps": steps, "features": {}})

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import arrays, files
+from ordinal_entropy.files import Problem, shown
 from ordinal_entropy.recipes import unknown
-from ordinal_entropy.vision.paths import Problem, shown
 
 Array = NDArray[Any]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ordinal_entropy import runs
+from ordinal_entropy.files import require_empty
 
 FILE, TARGET = "houses.csv", "price"
 COLUMNS = ("area", "rooms", "year", "distance", "garden", "district", "heating", TARGET)
@@ -73,9 +74,7 @@ def make(
         raise ValueError(f"expected a count of at least {_LEAST} rows, got {count}")
     if seed < 0:
         raise ValueError(f"expected a seed of at least 0, got {seed}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "is not empty" if folder.is_dir() else "is a file"
-        raise ValueError(f"expected an empty folder, or none yet, got {folder}, which {what}")
+    require_empty(folder)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

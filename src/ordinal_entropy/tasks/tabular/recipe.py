@@ -18,16 +18,13 @@ import torch
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, restored
+from ordinal_entropy.recipes.groups import Files, InEpochs, MethodOptions, Perceptron, Stacked
 from ordinal_entropy.tasks import Task, method_of
-from ordinal_entropy.tasks.groups import Files, MethodOptions, Perceptron
 from ordinal_entropy.tasks.tabular import data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
-from ordinal_entropy.tasks.tabular.jobs import Job, Settings
-from ordinal_entropy.tasks.tabular.scored import PARTS, Scored
-from ordinal_entropy.tasks.tabular.train import METRIC
+from ordinal_entropy.tasks.tabular.train import METRIC, PARTS, Job, Scored, Settings
 from ordinal_entropy.training.checkpoints import FILE, load_run
-from ordinal_entropy.training.groups import InEpochs, Stacked
 from ordinal_entropy.training.plans import Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
 from ordinal_entropy.training.stacked.members import require_trainable
@@ -174,7 +171,7 @@ class Read:
         if plan.seed not in self.seen:
             self.seen[plan.seed] = _seen(self.table, plan.seed, self.recipe)
         job, settings = _job(plan, self.seen[plan.seed]), _settings(plan.recipe)
-        there = train.begun(run, job, settings, self.digest)
+        there = train.begun(run, settings, self.digest)
         return train.Waiting(job, run, settings, self.digest, self.table.left_out, there)
 
 

@@ -1,5 +1,5 @@
 """One large network on images, trained through Lightning."""
 
-from ordinal_entropy.vision.torchvision_guard import import_torchvision
+from ordinal_entropy.environment import import_torchvision
 
 import_torchvision()  # which Lightning and torchmetrics would import

@@ -20,16 +20,24 @@ from ordinal_entropy import methods, runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Batch, Composition, TaskLoss
 from ordinal_entropy.methods.contract import overrides
+from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.checkpoints import LAST, REMEDY
 from ordinal_entropy.training.graphs import Made, StepGraph
-from ordinal_entropy.training.groups import LargeTraining
 from ordinal_entropy.training.large import optimization
-from ordinal_entropy.training.large.batches import batch_of, loader, picked_of
-from ordinal_entropy.training.large.files import Files
+from ordinal_entropy.training.large.batches import (
+    Network,
+    Scores,
+    at_least_single,
+    batch_of,
+    decoded,
+    loader,
+    numbers_of,
+    picked_of,
+    shown_to,
+)
+from ordinal_entropy.training.large.files import Files, SavedFeatures
 from ordinal_entropy.training.large.optimization import dtype_of, lay_out
-from ordinal_entropy.training.large.predicting import Network, Scores, at_least_single, decoded, numbers_of, shown_to
-from ordinal_entropy.training.large.saved_features import SavedFeatures
-from ordinal_entropy.training.outcomes import PARTS
+from ordinal_entropy.training.plans import PARTS
 from ordinal_entropy.vision.sets import mixed, training_steps
 from ordinal_entropy.vision.split import Data, Picked, Shown, Split
 

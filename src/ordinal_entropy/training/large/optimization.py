@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ordinal_entropy.recipes import lookup
-from ordinal_entropy.training.groups import LargeTraining
+from ordinal_entropy.recipes.groups import LargeTraining
 
 NAMES = ("milestones", "poly", "one-cycle")
 _POLY_POWER, _POLY_END = 0.9, 0.1  # of BTS and NeW-CRFs

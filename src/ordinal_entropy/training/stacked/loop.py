@@ -1,10 +1,13 @@
 """The training loop of a stack: steps, evaluations, checkpoints, and interrupts that wait for a safe moment."""
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple
 
-from ordinal_entropy.training.interrupts import held
 from ordinal_entropy.training.plans import Progress
 from ordinal_entropy.training.stacked.stack import Stack
 
@@ -63,3 +66,25 @@ def train(
         save()
         raise
     save()
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """An interrupt (SIGINT) inside the ``with`` takes effect at its end. Outside the main thread there are none."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    came = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)

@@ -19,7 +19,7 @@ from ordinal_entropy.training.stacked.draws import drawn_rows
 from ordinal_entropy.training.stacked.strengths import Strengths
 
 # Up to so many drawn rows a matrix of all pairs for each of several steps costs less than the fused operator.
-FEW_ROWS = {"cpu": 128, "cuda": 32}
+DENSE_ROWS = {"cpu": 128, "cuda": 32}
 
 Gradients = list[dict[int, Tensor]]  # of each bundle by term, each (runs, rows, hidden), without strengths
 
@@ -175,7 +175,7 @@ class Regularizers:
     def _observe(
         self, by_features: Tensor, features: Tensor, targets: Tensor, draws: Draws, gradients: Gradients
     ) -> None:
-        """Moves the sums of the strengths that set themselves."""
+        """Moves the sums of the gradient-balanced strengths."""
         r = len(self.seeds)
         now = torch.zeros_like(self.strengths.squares)
         now[0] = by_features.view(r, -1, self.hidden).square().sum((1, 2))
@@ -241,8 +241,9 @@ def _bundles(groups: Sequence[Group], device: torch.device) -> list[_Bundle]:
     alike: dict[Hashable, list[Group]] = {}
     for k, group in enumerate(groups):
         unit, options = group.unit, group.unit.options
-        few = group.samples is not None and 2 <= group.samples <= FEW_ROWS[device.type]
-        ahead = few and options.grouping == "none" and unit.tightness_weight == 0 and isinstance(options.weighting, str)
+        small = group.samples is not None and 2 <= group.samples <= DENSE_ROWS[device.type]
+        plain = options.grouping == "none" and isinstance(options.weighting, str)
+        ahead = small and plain and unit.tightness_weight == 0
         normalize = options.normalize or options.distance == "cosine"
         alike.setdefault((group.samples, options.distance, normalize) if ahead else k, []).append(group)
     found = []

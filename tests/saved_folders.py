@@ -30,9 +30,9 @@ def make_run(folder, method, seed, *, recipe=RECIPE, over=True, version=None, ta
     return run
 
 
-def keep_features(folder, method, *, part="test", epochs=(1, 2, 3), rows=60, width=8, grid=None):
+def save_features(folder, method, *, part="test", epochs=(1, 2, 3), rows=60, width=8, grid=None):
     """Features as a run on images keeps them: an arc of the targets, and noise that is the method's own."""
-    save_file = pytest.importorskip("safetensors.numpy", reason="kept features are safetensors").save_file
+    save_file = pytest.importorskip("safetensors.numpy", reason="saved features are safetensors").save_file
     places = None
     if grid is not None:
         down, across = np.meshgrid(np.arange(grid[0]) * 4, np.arange(grid[1]) * 4, indexing="ij")
@@ -67,7 +67,7 @@ def make_study(folder, methods=("baseline", "ld", "oe"), seeds=4, *, epochs=6, g
             make_run(run, method, seed, epochs=2)
             if features:
                 kept = np.unique(np.linspace(1, epochs, 3).astype(int))
-                keep_features(run, method, part="image" if grid else "test", epochs=kept, grid=grid)
+                save_features(run, method, part="image" if grid else "test", epochs=kept, grid=grid)
     summary = comparison.summary(
         task="age",
         metric="mae",

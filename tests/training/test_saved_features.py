@@ -1,4 +1,4 @@
-"""Entropies of kept features: what the estimators say of the file."""
+"""Entropies of saved features: what the estimators say of the file."""
 
 import math
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytest.importorskip("safetensors", reason="features are kept in its files")
+pytest.importorskip("safetensors", reason="features are saved in its files")
 
 from safetensors.torch import save_file
 
 from ordinal_entropy import estimators
-from ordinal_entropy.vision.features import SCORES, entropies, feature_scores, kept_entropies, kept_scores
+from ordinal_entropy.training.saved_features import SCORES, entropies, feature_scores, saved_entropies, saved_scores
 
 
 def kept(folder, features, targets):
@@ -30,7 +30,7 @@ def test_the_scores_of_a_file_are_those_of_the_estimators(tmp_path):
     features, ages = sample(120)
     kept(tmp_path, features, ages)
     sphere = F.normalize(features.half().double(), dim=1)
-    found = kept_scores(tmp_path, "test", 7)
+    found = saved_scores(tmp_path, "test", 7)
     assert found == pytest.approx(
         {
             "entropy": float(estimators.mean_nn_entropy(features.half().double(), normalize=True)),
@@ -41,7 +41,7 @@ def test_the_scores_of_a_file_are_those_of_the_estimators(tmp_path):
         }
     )
     assert set(found) == set(SCORES)
-    assert kept_scores(tmp_path, "train", 7) == kept_scores(tmp_path, "test", 8) == {}
+    assert saved_scores(tmp_path, "train", 7) == saved_scores(tmp_path, "test", 8) == {}
 
 
 def test_scale_does_not_matter_and_looser_features_have_more_of_both_entropies():
@@ -71,15 +71,15 @@ def test_the_entropies_of_a_file_are_means_over_pairs(tmp_path):
             if i != j:
                 of_pairs["E1"] += float((z[i] - z[j]).norm().log())
                 of_pairs["E2"] += float((z[i] / z[i].norm() - z[j] / z[j].norm()).norm().log())
-    found = kept_entropies(tmp_path, "test", 7)
+    found = saved_entropies(tmp_path, "test", 7)
     assert found == pytest.approx(
         {
             **{name: d * total / (n * (n - 1)) for name, total in of_pairs.items()},
             "E3": float(estimators.diversity_entropy(z, ages)),
         }
     )
-    with pytest.raises(ValueError, match=r"expected kept features in .*train-0007\.safetensors, got none"):
-        kept_entropies(tmp_path, "train", 7)
+    with pytest.raises(ValueError, match=r"expected saved features in .*train-0007\.safetensors, got none"):
+        saved_entropies(tmp_path, "train", 7)
 
 
 def test_entropies_at_the_edges():

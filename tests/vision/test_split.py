@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ordinal_entropy.vision.augment import moved, normalized, random_moves
+from ordinal_entropy.vision.split import moved, normalized, random_moves
 
 
 @pytest.fixture

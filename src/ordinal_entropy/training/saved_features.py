@@ -1,9 +1,10 @@
-"""How the features that a run kept are spread on the unit sphere, where the regularizer acts."""
+"""Features that runs save: their files, and how they are spread on the unit sphere, where the regularizer acts."""
 
 import math
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -57,9 +58,9 @@ def feature_scores(features: Tensor, targets: Tensor) -> dict[str, float]:
     return {name: float(score(z, targets)) for name, score in SCORES.items()}
 
 
-def kept_scores(folder: Path, part: str, epoch: int, device: str = "cpu") -> dict[str, float]:
+def saved_scores(folder: Path, part: str, epoch: int, device: str = "cpu") -> dict[str, float]:
     """:func:`feature_scores` of the "train" or "test" images after an epoch, from 1 on, if the run folder has them."""
-    path = kept_file(folder, part, epoch)
+    path = feature_file(folder, part, epoch)
     return feature_scores(*_features_and_targets(path, device)) if path.exists() else {}
 
 
@@ -86,15 +87,15 @@ def entropies(features: Tensor, targets: Tensor) -> dict[str, float]:
     return {name: float(entropy(z, targets)) for name, entropy in ENTROPIES.items()}
 
 
-def kept_entropies(folder: Path, part: str, epoch: int, device: str = "cpu") -> dict[str, float]:
+def saved_entropies(folder: Path, part: str, epoch: int, device: str = "cpu") -> dict[str, float]:
     """:func:`entropies` of the "train" or "test" images after an epoch, from 1 on; a ValueError if there are none."""
-    path = kept_file(folder, part, epoch)
+    path = feature_file(folder, part, epoch)
     if not path.exists():
-        raise ValueError(f"expected kept features in {path}, got none")
+        raise ValueError(f"expected saved features in {path}, got none")
     return entropies(*_features_and_targets(path, device))
 
 
-def kept_file(folder: Path, part: str, epoch: int) -> Path:
+def feature_file(folder: Path, part: str, epoch: int) -> Path:
     """Of the features of a run folder: "train", "test", or "image" for those of one test image."""
     return folder / "features" / f"{part}-{epoch:04d}.safetensors"
 
@@ -108,3 +109,21 @@ def _features_and_targets(path: Path, device: str = "cpu") -> tuple[Tensor, Tens
         if content["features"].shape != (n, content["features"].shape[-1]) or content["targets"].shape != (n, 1):
             raise ValueError("expected features (n, d) and targets (n, 1)")
         return content["features"], content["targets"]
+
+
+def write(folder: Path, part: str, step: int, features: Tensor, targets: Tensor, predictions: Tensor) -> None:
+    """Writes the features of a run after a step: a file that is there whole or not at all.
+
+    Args:
+        folder: of the run.
+        part: "train" or "test".
+        step: each takes all rows, so it is an epoch too.
+        features: ``(n, d)``, any device; in single precision in the file, like all.
+        targets: ``(n, 1)``.
+        predictions: ``(n, 1)``, in the unit of the targets.
+    """
+    from safetensors.torch import save
+
+    content = {"features": features, "targets": targets, "predictions": predictions}
+    with runs.replacing(feature_file(folder, part, step)) as file:
+        file.write(save({name: value.to("cpu", torch.float32).contiguous() for name, value in content.items()}))

@@ -15,9 +15,9 @@ from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators import recipe, train
 from ordinal_entropy.tasks.operators.data import Rows
 from ordinal_entropy.tasks.operators.train import Job, Settings, Split
+from ordinal_entropy.training import saved_features
 from ordinal_entropy.training.plans import Plan
-from ordinal_entropy.training.stacked import saved_features
-from ordinal_entropy.vision.features import kept_entropies, kept_file
+from ordinal_entropy.training.saved_features import feature_file, saved_entropies
 from plain_network import layers, plain_network
 
 JOBS = (
@@ -66,7 +66,7 @@ def test_files_hold_what_a_plain_network_gives(tmp_path):
             ("train", Rows(*(each[own] for each in split.train)), [k * 40 // 12 for k in range(12)]),
             ("test", split.test, [k * 50 // 12 for k in range(12)]),
         ):
-            content = load_file(kept_file(tmp_path / job.name, part, 47))
+            content = load_file(feature_file(tmp_path / job.name, part, 47))
             assert {name: (tuple(value.shape), value.dtype) for name, value in content.items()} == {
                 "features": ((12, 8), torch.float32),
                 "targets": ((12, 1), torch.float32),
@@ -144,7 +144,7 @@ def test_a_diverged_run_keeps_what_is_no_number_and_the_others_theirs(tmp_path):
     broken[40:80] = np.nan  # the second job's
     train.train(JOBS, split._replace(train=split.train._replace(functions=broken)), SETTINGS, folder=tmp_path)
     for job in JOBS:
-        found = kept_entropies(tmp_path / job.name, "test", 47)
+        found = saved_entropies(tmp_path / job.name, "test", 47)
         assert all(math.isnan(value) if job.name == "two" else math.isfinite(value) for value in found.values())
 
 
@@ -197,7 +197,7 @@ class TestRunFolders:
             for part in ("train", "validation", "test"):
                 assert [scores[part]["mse"] for scores in history] == getattr(outcome, part)
             for part in ("train", "test"):
-                content = load_file(kept_file(run.path, part, 20))
+                content = load_file(feature_file(run.path, part, 20))
                 assert content["features"].shape == (9, 8)
         same = recipe.TASKS["linear"].train(plans, device="cpu", folder=tmp_path / "stack")  # read back
         assert same == outcomes

@@ -7,8 +7,7 @@ import textwrap
 import pytest
 import torch
 
-from ordinal_entropy.vision import torchvision_guard
-from ordinal_entropy.vision.torchvision_guard import import_torchvision, torchvision_problem
+from ordinal_entropy.environment import import_torchvision, torchvision_problem
 
 MESSAGE = "operator torchvision::nms does not exist"
 
@@ -83,7 +82,7 @@ def test_missing_operators_are_declared_once(tmp_path):
     script = f"""
         import sys, torch
         sys.path.insert(0, sys.argv[1])
-        from ordinal_entropy.vision.torchvision_guard import import_torchvision
+        from ordinal_entropy.environment import import_torchvision
         torch.still_broken = True
         for _ in range(2):  # declares, still fails; declares nothing twice
             try:
@@ -108,7 +107,7 @@ def test_missing_operators_are_declared_once(tmp_path):
 
 def test_timm_can_be_imported():
     answer = in_a_new_process("""
-        from ordinal_entropy.vision.torchvision_guard import import_torchvision
+        from ordinal_entropy.environment import import_torchvision
         import_torchvision()
         import timm, torchvision.transforms
         print("done")
@@ -117,13 +116,13 @@ def test_timm_can_be_imported():
 
 
 def test_what_keeps_torchvision_from_being_imported_is_told(fake_torchvision, monkeypatch):
-    monkeypatch.setattr(torchvision_guard, "_declared", [])
+    monkeypatch.setattr("ordinal_entropy.environment._declared", [])
     fake_torchvision("raise ImportError('libjpeg.so:\\n no such file')")
     assert torchvision_problem() == "ImportError: libjpeg.so: no such file"
 
 
 def test_a_torchvision_that_imports_has_no_problem(fake_torchvision, monkeypatch):
-    monkeypatch.setattr(torchvision_guard, "_declared", [])
+    monkeypatch.setattr("ordinal_entropy.environment._declared", [])
     fake_torchvision("")
     assert torchvision_problem() is None
     monkeypatch.setitem(sys.modules, "torchvision", None)  # not installed
@@ -131,5 +130,5 @@ def test_a_torchvision_that_imports_has_no_problem(fake_torchvision, monkeypatch
 
 
 def test_operators_that_are_missing_are_told_though_the_tasks_do_without(monkeypatch):
-    monkeypatch.setattr(torchvision_guard, "_declared", ["nms"])
+    monkeypatch.setattr("ordinal_entropy.environment._declared", ["nms"])
     assert torchvision_problem().startswith(MESSAGE)

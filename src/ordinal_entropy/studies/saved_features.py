@@ -1,4 +1,4 @@
-"""What a study makes of the features that its runs kept: entropies, tables, pictures."""
+"""What a study makes of the features that its runs saved: entropies, tables, pictures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +10,7 @@ from ordinal_entropy.results import tables
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
-from ordinal_entropy.training.outcomes import places
-from ordinal_entropy.training.plans import Plan, run_names
+from ordinal_entropy.training.plans import Plan, places, run_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +25,7 @@ class Subject(NamedTuple):
 
     task: str
     scale: float  # of the scores
-    rows: str  # of which features are kept: "images"
+    rows: str  # of which features are saved: "images"
     time: str  # after which: "epoch"
     part: str  # of the files that are laid out: "image", "test"
     points: str  # that these hold: "places of one test image"
@@ -55,10 +54,10 @@ def further(
     content = runs.read_json(path, dict, remedy=ENTROPIES_REMEDY)
     with runs.reading(path, ENTROPIES_REMEDY):
         ends, claims = _ends(content), judged(content)
-    kept: dict[str, list[dict[str, Any]]] = {}
+    saved: dict[str, list[dict[str, Any]]] = {}
     for name, plan, folder in zip(names, plans, folders, strict=True):
-        kept.setdefault(name, []).append({"seed": plan.seed, **_files(subject, folder, times, out)})
-    return {"entropies": ends, "claims": claims, "features": kept}
+        saved.setdefault(name, []).append({"seed": plan.seed, **_files(subject, folder, times, out)})
+    return {"entropies": ends, "claims": claims, "features": saved}
 
 
 def report(subject: Subject, summary: Mapping[str, Any]) -> list[Table]:
@@ -68,18 +67,18 @@ def report(subject: Subject, summary: Mapping[str, Any]) -> list[Table]:
 
 
 def draw_layout(figure: str, dimensions: int, subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
-    """Draws what was kept of the first run of each variant by its features, coloured by the prediction."""
+    """Draws what was saved of the first run of each variant by its features, coloured by the prediction."""
     from ordinal_entropy.figures import embedding
 
-    kept = _kept(summary, path.parent, subject.part)
-    most = _LAID_OUT[dimensions] // max(len(kept), 1)
-    rows = {name: embedding.drawn(len(own["features"]), most) for name, own in kept.items()}
-    features = {name: own["features"][rows[name]] for name, own in kept.items()}
-    count = max((len(own["features"]) for own in kept.values()), default=0)
+    saved = _read(summary, path.parent, subject.part)
+    most = _LAID_OUT[dimensions] // max(len(saved), 1)
+    rows = {name: embedding.drawn(len(own["features"]), most) for name, own in saved.items()}
+    features = {name: own["features"][rows[name]] for name, own in saved.items()}
+    count = max((len(own["features"]) for own in saved.values()), default=0)
     of = f"{min(count, most):,} of {count:,}" if count > most else f"{count:,}"
     embedding.draw(
         embedding.layout(features, dimensions=dimensions) if features else {},
-        {name: own["predictions"][rows[name]] for name, own in kept.items()},
+        {name: own["predictions"][rows[name]] for name, own in saved.items()},
         path,
         names=called(summary),
         label=subject.prediction,
@@ -91,8 +90,8 @@ def draw_ordinality(subject: Subject, summary: Mapping[str, Any], path: Path) ->
     """Draws feature distances against target distances, of the first run of each variant."""
     from ordinal_entropy.figures import ordinality
 
-    kept = _kept(summary, path.parent, "test")
-    features, targets = ({name: own[what] for name, own in kept.items()} for what in ("features", "targets"))
+    saved = _read(summary, path.parent, "test")
+    features, targets = ({name: own[what] for name, own in saved.items()} for what in ("features", "targets"))
     points = "places in test images" if subject.part == "image" else subject.points
     title = f"Pairs of {points}, one run each"
     ordinality.draw(features, targets, path, names=called(summary), unit=subject.unit or "no unit", title=title)
@@ -118,14 +117,14 @@ def _measured(
     names: Sequence[str], plans: Sequence[Plan], folders: Sequence[Path], times: Sequence[int], device: str
 ) -> dict[str, Any]:
     """The content of entropies.json; a step of runs that take all rows in each is an epoch."""
-    from ordinal_entropy.vision.features import kept_entropies
+    from ordinal_entropy.training.saved_features import saved_entropies
 
     where = device if device.startswith("cuda") else "cpu"  # in float64, which others may not have
     found = []
     for name, plan, folder in zip(names, plans, folders, strict=True):
         run: dict[str, Any] = {"variant": name, "seed": plan.seed}
         for part in PARTS:
-            each = [kept_entropies(folder, part, time, where) for time in times]
+            each = [saved_entropies(folder, part, time, where) for time in times]
             run[part] = {estimator: [own[estimator] for own in each] for estimator in ESTIMATORS}
         found.append(run)
     return {"epochs": list(times), "runs": found}
@@ -133,7 +132,7 @@ def _measured(
 
 def _files(subject: Subject, folder: Path, times: Sequence[int], out: Path) -> dict[str, str]:
     """Where the features lie that are laid out, after the last epoch or step and the best one on validation."""
-    from ordinal_entropy.vision.features import kept_file
+    from ordinal_entropy.training.saved_features import feature_file
 
     metric = tasks.load(subject.task).metric
     result = runs.open(folder).result() or {}
@@ -141,8 +140,8 @@ def _files(subject: Subject, folder: Path, times: Sequence[int], out: Path) -> d
     history = [scores for step, scores in each if step in times]
     at = {point: times[place] for point, place in places(history, metric, result.get("first_stage", 0)).items()}
     return {
-        "folder": kept_file(folder, subject.part, times[-1]).parent.relative_to(out).as_posix(),
-        **{point: kept_file(folder, subject.part, time).name for point, time in at.items()},
+        "folder": feature_file(folder, subject.part, times[-1]).parent.relative_to(out).as_posix(),
+        **{point: feature_file(folder, subject.part, time).name for point, time in at.items()},
     }
 
 
@@ -202,8 +201,8 @@ def _last_and_change(ends: Mapping[str, list[float | None]], digits: int) -> str
 
 def _files_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
     rows = []
-    for name, kept in summary["features"].items():
-        own = kept[0]
+    for name, saved in summary["features"].items():
+        own = saved[0]
         stems = [Path(own[at]).stem for at in ("last", "best_validation")]
         rows.append(Row(name, [str(Path(own["folder"]).parent), *stems]))
     file = f"{subject.part}-{subject.time.upper()}.safetensors"
@@ -213,7 +212,7 @@ def _files_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
     )
 
 
-def _kept(summary: Mapping[str, Any], out: Path, part: str) -> "dict[str, dict[str, NDArray[Any]]]":
+def _read(summary: Mapping[str, Any], out: Path, part: str) -> "dict[str, dict[str, NDArray[Any]]]":
     """Of the first run of each variant, at its end: what its file of that part holds, if all are numbers."""
     import numpy as np
     from safetensors.numpy import load_file

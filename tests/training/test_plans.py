@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from ordinal_entropy.training.outcomes import outcome
+from ordinal_entropy.training.plans import outcome
 
 
 def a_result(*scores, **further):

@@ -1,4 +1,4 @@
-"""Training of a stack: each run as it would be alone, and as a loop of plain PyTorch has it."""
+"""Training of a stack: each run as it would be alone, and as a loop of plain PyTorch has it; errors of runs."""
 
 import math
 from dataclasses import replace
@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn import metrics as theirs
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods.ordinal_entropy import FIXED
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
-from ordinal_entropy.tasks.tabular.jobs import Job, Settings
-from ordinal_entropy.tasks.tabular.scored import Scored
+from ordinal_entropy.tasks.tabular.train import Job, Scored, Settings, errors
 from ordinal_entropy.training.stacked import network
 from ordinal_entropy.training.stacked.members import prepared
 from ordinal_entropy.training.stacked.network import Shape
@@ -217,7 +217,7 @@ def test_classification_is_a_loop_of_plain_pytorch():
 
 
 def test_runs_do_not_depend_on_what_trains_beside():
-    """Of different inputs and rows, padded; strengths of their own, fixed and such as set themselves."""
+    """Of different inputs and rows, padded; strengths of their own, fixed and gradient-balanced."""
     seen_by = views()
     jobs = [job("baseline", seed, seen_by[seed]) for seed in seen_by]
     jobs += [job("oe", seed, seen_by[seed], strength=strength) for strength in (0.1, 10.0) for seed in seen_by]
@@ -328,3 +328,24 @@ def test_runs_of_several_shapes_are_no_stack():
     view = views((0,))[0]
     with pytest.raises(ValueError, match="expected runs of one shape in a stack, got several"):
         Scored([job("baseline", 0, view), job("classification", 0, view)], SETTINGS, device="cpu")
+
+
+def test_errors_are_scikit_learns():
+    random = np.random.default_rng(0)
+    targets, predictions = random.normal(50, 10, (3, 20)), random.normal(50, 10, (3, 20))
+    mask = np.ones((3, 20), dtype=bool)
+    mask[0, 12:] = False
+    predictions[0, 15] = np.nan  # does no harm outside
+    found = errors(*map(torch.from_numpy, (predictions, targets, mask)))
+    for run in range(3):
+        y, guess = targets[run][mask[run]], predictions[run][mask[run]]
+        np.testing.assert_allclose(found.rmse[run], theirs.root_mean_squared_error(y, guess))
+        np.testing.assert_allclose(found.mae[run], theirs.mean_absolute_error(y, guess))
+        np.testing.assert_allclose(found.r2[run], theirs.r2_score(y, guess))
+
+
+def test_equal_targets_have_no_r2_and_a_run_that_diverged_no_error():
+    y = torch.tensor([[1.0, 1.0], [1.0, 2.0]])
+    found = errors(torch.tensor([[1.0, 2.0], [math.nan, 1.0]]), y, torch.ones(2, 2, dtype=torch.bool))
+    assert math.isnan(found.r2[0]) and found.rmse[0] == 0.5**0.5
+    assert all(math.isnan(own[1]) for own in found)
