@@ -535,15 +535,14 @@ def test_json(tmp_path):
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch):
+def call(tmp_path, monkeypatch, without_page):
     pytest.importorskip("typer", reason="the command line is typer's")
     pytest.importorskip("rich", reason="the tables are rich's")
     pytest.importorskip("scipy", reason="the command line loads the tasks")
-    from commands import call
+    from command_line import call
 
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ordinal_entropy.cli._draw_page", lambda folder: None)
     return call
 
 

@@ -10,7 +10,7 @@ pytest.importorskip("typer", reason="the command line is typer's")
 pytest.importorskip("rich", reason="the tables are rich's")
 
 import ordinal_entropy as oe
-from commands import call
+from command_line import call
 from fake_trainer import Trainer
 from kept_folders import make_run, make_study
 from ordinal_entropy import recipes, report, runs, tasks
