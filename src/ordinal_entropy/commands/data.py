@@ -8,12 +8,12 @@ import typer
 from rich.text import Text
 
 from ordinal_entropy import tasks
-from ordinal_entropy.commands.errors import one_sentence
-from ordinal_entropy.commands.screen import MOST_SHOWN, output, progress_bar, show_path
+from ordinal_entropy.commands import errors, screen
 from ordinal_entropy.results import terminal
 
 app = typer.Typer(no_args_is_help=True, help="Dataset folders: check one, make a small generated one.")
 DataTask = Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(tasks.data_names())}.")]
+_ALL_HELP = f"Name every problem, not the first {screen.MOST_SHOWN} only."
 
 
 @app.command()
@@ -22,7 +22,7 @@ def check(
     root: Annotated[
         Path, typer.Argument(metavar="ROOT", help="The folder of the dataset, as its page in docs/ shows it.")
     ],
-    all_: Annotated[bool, typer.Option("--all", help=f"Name every problem, not the first {MOST_SHOWN} only.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help=_ALL_HELP)] = False,
 ) -> None:
     """Reads every file of a dataset and names what is missing or damaged, and why.
 
@@ -31,8 +31,8 @@ def check(
     Exit status 0 if all is well, 1 if anything is wrong with the dataset, 2 if there is none.
     """
     read = [0]
-    with one_sentence():
-        with progress_bar("files", "reading") as progress:
+    with errors.one_sentence():
+        with screen.progress_bar("files", "reading") as progress:
 
             def count(done: int, total: int) -> None:
                 read[0] = total
@@ -40,10 +40,10 @@ def check(
 
             problems = tasks.load_data(task).check(root, progress=count)
         if problems:
-            show_problems(root, problems, problems if all_ else problems[:MOST_SHOWN], read[0])
+            show_problems(root, problems, problems if all_ else problems[: screen.MOST_SHOWN], read[0])
             raise typer.Exit(1)
         what = f"{root} was" if read[0] == 1 else f"{read[0]:,} files of {root} were"
-        output().print(f"All is well: {what} read.", soft_wrap=True)
+        screen.output().print(f"All is well: {what} read.", soft_wrap=True)
 
 
 def show_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], read: int) -> None:
@@ -51,7 +51,7 @@ def show_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], rea
     table = terminal.grid("file", "what is wrong")
     for file, reason in shown:
         table.add_row(Text(file), Text(reason))
-    console, rest = output(), len(problems) - len(shown)
+    console, rest = screen.output(), len(problems) - len(shown)
     console.print(table)
     more = f", {rest:,} of them not shown (--all names every one)" if rest else ""
     total = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
@@ -71,7 +71,7 @@ def make(
 
     ordinal-entropy data make age datasets/generated-faces
     """
-    with one_sentence(), progress_bar("images", "drawing") as progress:
+    with errors.one_sentence(), screen.progress_bar("images", "drawing") as progress:
         size = {} if count is None else {"count": count}
         tasks.load_data(task).make(folder, seed, progress=progress, **size)
-    show_path("Written to", folder)
+    screen.show_path("Written to", folder)

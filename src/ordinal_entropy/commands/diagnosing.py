@@ -10,31 +10,21 @@ from rich.console import Console
 from rich.text import Text
 
 from ordinal_entropy import diagnosis, environment, feature_files, runs
-from ordinal_entropy.commands.errors import one_sentence
-from ordinal_entropy.commands.options import OutOption
-from ordinal_entropy.commands.reporting import draw_page
-from ordinal_entropy.commands.screen import output, progress_bar, show_path
+from ordinal_entropy.commands import errors, options, reporting, screen
 from ordinal_entropy.results import terminal
 from ordinal_entropy.training.plans import default_folder
+
+_TARGETS_HELP = "The .npy file of an .npy file's targets; once for both, or once for each."
+_ROWS_HELP = "Rows that are drawn and measured.  [default: at most 4096]"
 
 
 def diagnose(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An .npz, .safetensors or .npy file.")],
     other: Annotated[Path | None, typer.Argument(metavar="OTHER", help="Another, held against the first.")] = None,
-    targets: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--targets",
-            metavar="FILE",
-            help="The .npy file of an .npy file's targets; once for both, or once for each.",
-        ),
-    ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows", metavar="N", min=8, help="Rows that are drawn and measured.  [default: at most 4096]"),
-    ] = None,
+    targets: Annotated[list[Path] | None, typer.Option("--targets", metavar="FILE", help=_TARGETS_HELP)] = None,
+    rows: Annotated[int | None, typer.Option("--rows", metavar="N", min=8, help=_ROWS_HELP)] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the rows drawn.")] = 0,
-    out: OutOption = None,
+    out: options.Out = None,
 ) -> None:
     """Are my features collapsed? Entropies, ordinality, rank and more, with intervals and what they mean.
 
@@ -47,7 +37,7 @@ def diagnose(
     A file holds `features` (n, d), from any model, and `targets` (n,) or (n, t). It is read a part at a time and never
     unpickled; rows with NaN are left out and counted. Writes diagnosis.json to --out.
     """
-    with one_sentence() as own_folder:
+    with errors.one_sentence() as own_folder:
         if seed < 0:
             raise ValueError(f"expected --seed to be at least 0, got {seed}")
         files = [file] if other is None else [file, other]
@@ -59,7 +49,7 @@ def diagnose(
         what = {"files": [os.path.abspath(path) for path in files], "targets": given, "rows": rows, "seed": seed}
         place = out or default_folder("-".join(["diagnose", *(path.stem for path in files)]), what)
         own_folder.take(place)
-        with progress_bar("steps", "measuring") as progress:
+        with screen.progress_bar("steps", "measuring") as progress:
             found: diagnosis.Diagnosis | diagnosis.Change
             if other is None:
                 found = diagnosis.diagnose(*arrays[0], rows=rows, seed=seed, progress=progress)
@@ -68,13 +58,13 @@ def diagnose(
         names = [str(path) for path in files]
         content = {"files": names, "targets": given, **found.to_dict(), "environment": environment.environment()}
         runs.write_json(place / "diagnosis.json", content)
-        console = output()
+        console = screen.output()
         if isinstance(found, diagnosis.Diagnosis):
             _print_diagnosis(console, names[0], found)
         else:
             _print_change(console, names, found)
-        show_path("Written to", place / "diagnosis.json")
-        draw_page(place)
+        screen.show_path("Written to", place / "diagnosis.json")
+        reporting.draw_page(place)
 
 
 def _print_alarms(console: Console, name: str, found: diagnosis.Diagnosis) -> None:

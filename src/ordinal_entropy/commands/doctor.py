@@ -3,14 +3,14 @@
 from rich.text import Text
 
 from ordinal_entropy import environment, kernels
-from ordinal_entropy.commands.screen import output
+from ordinal_entropy.commands import screen
 from ordinal_entropy.results import terminal
 from ordinal_entropy.vision.torchvision_guard import torchvision_problem
 
 
 def doctor() -> None:
     """What is installed, what it runs on, and which kernels are in use."""
-    console = output()
+    console = screen.output()
     parts = {name: version or "not installed" for name, version in environment.optional_parts().items()}
     problem = torchvision_problem()
     if problem is not None:

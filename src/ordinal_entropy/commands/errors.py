@@ -45,27 +45,20 @@ def one_sentence() -> Iterator[OwnFolder]:
     except BrokenPipeError:  # the reader of our output left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
-    except ModuleNotFoundError as error:
-        if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):
-            raise
-        complain(f"this needs {error.name}: pip install 'ordinal-entropy[train]'")
-        raise typer.Exit(2) from None
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if os.environ.get("ORDINAL_ENTROPY_TRACEBACK"):  # for whoever takes it for a mistake of ours
             raise
-        said = " ".join(str(error).split())
-        if runs.disk_full(error):
-            said = _without_space(error, out.folder)
-        elif isinstance(error, MemoryError):
-            said = f"the memory is not enough: {said or 'nothing is left'}"
-        complain(said)
+        complain(_sentence(error, out.folder))
         raise typer.Exit(2) from None
 
 
-def _without_space(error: Exception, folder: Path | None) -> str:
-    """What to do about a full disk."""
-    place = getattr(error, "filename", None)
-    told = (
-        str(error) if isinstance(error, runs.DiskFullError) else f"the disk is full: cannot write {place or 'a file'}"
-    )
-    return f"{told}; free some space and run the same command again{' to resume' if folder else ''}"
+def _sentence(error: Exception, folder: Path | None) -> str:
+    """What is wrong, and what to do about a missing package or a full disk."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"this needs {error.name}: pip install 'ordinal-entropy[train]'"
+    if runs.disk_full(error):
+        full = f"the disk is full: cannot write {getattr(error, 'filename', None) or 'a file'}"
+        told = str(error) if isinstance(error, runs.DiskFullError) else full
+        return f"{told}; free some space and run the same command again{' to resume' if folder else ''}"
+    said = " ".join(str(error).split())
+    return f"the memory is not enough: {said or 'nothing is left'}" if isinstance(error, MemoryError) else said

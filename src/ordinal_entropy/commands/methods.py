@@ -6,8 +6,7 @@ import typer
 from rich.text import Text
 
 from ordinal_entropy import methods
-from ordinal_entropy.commands.errors import one_sentence
-from ordinal_entropy.commands.screen import output
+from ordinal_entropy.commands import errors, screen
 from ordinal_entropy.results import terminal
 
 
@@ -21,8 +20,8 @@ def show_methods(
     Methods are joined by +: one head or prediction loss, one weighting, one mixing, one smoothing, any number of terms.
     Options of one part are set by --set method.PART.OPTION=VALUE.
     """
-    with one_sentence():
-        console = output()
+    with errors.one_sentence():
+        console = screen.output()
         if not name:
             table = terminal.grid("method", "kind", "what it does")
             for each in methods.names():

@@ -7,8 +7,7 @@ import typer
 from rich.text import Text
 
 from ordinal_entropy import comparison, report, runs
-from ordinal_entropy.commands.errors import one_sentence
-from ordinal_entropy.commands.screen import MOST_SHOWN, first_process, output, progress_bar, say, show_path
+from ordinal_entropy.commands import errors, screen
 
 
 def write_report(
@@ -20,15 +19,15 @@ def write_report(
 
     Writes report.html into the folder. What is half-written, unreadable or of another version is left out and named.
     """
-    with one_sentence():
-        with progress_bar("layouts", "drawing") as progress:
+    with errors.one_sentence():
+        with screen.progress_bar("layouts", "drawing") as progress:
             left_out = report.write(folder, progress)
-        console = output()
-        for what, why in left_out[:MOST_SHOWN]:
+        console = screen.output()
+        for what, why in left_out[: screen.MOST_SHOWN]:
             console.print(Text(f"{what}: {why}"))
-        if len(left_out) > MOST_SHOWN:
-            console.print(f"{len(left_out) - MOST_SHOWN} more are named on the page.")
-        show_path("Drawn in", folder / report.FILE)
+        if len(left_out) > screen.MOST_SHOWN:
+            console.print(f"{len(left_out) - screen.MOST_SHOWN} more are named on the page.")
+        screen.show_path("Drawn in", folder / report.FILE)
 
 
 def summarize(
@@ -43,7 +42,7 @@ def summarize(
     For summaries of older versions, which lack some fields. Scores and everything else that was measured or recorded
     stay as they are; nothing is trained.
     """
-    with one_sentence():
+    with errors.one_sentence():
         files: list[Path] = []
         for path in paths:
             found = sorted(path.rglob("summary.json")) if path.is_dir() else [path]
@@ -58,20 +57,20 @@ def summarize(
                 raise ValueError(f"{file}: {error}") from None
             runs.write_json(file, renewed)
             same = runs.read_json(file) == content
-            output().print(f"{file}: {'up to date' if same else 'rewritten'}", soft_wrap=True)
+            screen.output().print(f"{file}: {'up to date' if same else 'rewritten'}", soft_wrap=True)
 
 
 def draw_page(folder: Path) -> None:
     """The page of what was just printed; where that fails, a sentence: the result is there all the same."""
-    if not first_process():
+    if not screen.first_process():
         return
     if report.missing() is not None:
-        output().print(f"The page needs {report.missing()}, then ordinal-entropy report {folder}", soft_wrap=True)
+        screen.show_path(f"The page needs {report.missing()}, then ordinal-entropy report", folder)
         return
     try:
-        with progress_bar("layouts", "drawing") as progress:
+        with screen.progress_bar("layouts", "drawing") as progress:
             report.write(folder, progress)
     except Exception as error:
-        say(f"The page could not be drawn: {error}. ordinal-entropy report {folder} tries again.")
+        screen.say(f"The page could not be drawn: {error}. ordinal-entropy report {folder} tries again.")
     else:
-        show_path("Drawn in", folder / report.FILE)
+        screen.show_path("Drawn in", folder / report.FILE)

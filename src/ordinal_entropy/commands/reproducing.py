@@ -8,20 +8,7 @@ import typer
 from rich.text import Text
 
 from ordinal_entropy import studies
-from ordinal_entropy.commands.errors import one_sentence
-from ordinal_entropy.commands.options import (
-    ConfigOption,
-    DeviceOption,
-    JobsOption,
-    KeysOption,
-    OutOption,
-    SettingsOption,
-    StudyPresetOption,
-    device_named,
-    given_settings,
-)
-from ordinal_entropy.commands.reporting import draw_page
-from ordinal_entropy.commands.screen import output, progress_bar, say, show_keys, show_path, show_scores
+from ordinal_entropy.commands import errors, options, reporting, screen
 from ordinal_entropy.recipes import described, flat, full_name, leaves
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.training.plans import default_folder, length
@@ -29,14 +16,14 @@ from ordinal_entropy.training.plans import default_folder, length
 
 def reproduce(
     study: Annotated[str | None, typer.Argument(metavar="STUDY", help="A name that --list prints.")] = None,
-    settings: SettingsOption = None,
-    config: ConfigOption = None,
-    out: OutOption = None,
-    device: DeviceOption = "auto",
+    settings: options.Settings = None,
+    config: options.Config = None,
+    out: options.Out = None,
+    device: options.Device = "auto",
     list_: Annotated[bool, typer.Option("--list", help="Name the studies, and stop.")] = False,
-    keys: KeysOption = False,
-    preset: StudyPresetOption = "paper",
-    jobs: JobsOption = 1,
+    keys: options.Keys = False,
+    preset: options.StudyPreset = "paper",
+    jobs: options.Jobs = 1,
 ) -> None:
     """A table or figure of the paper, beside the paper's numbers.
 
@@ -55,56 +42,56 @@ def reproduce(
         table = terminal.grid("study", "what it is")
         for name in studies.names():
             table.add_row(name, Text(studies.describe(name)))
-        terminal.show_grid(output(), table)
+        terminal.show_grid(screen.output(), table)
         return
-    with one_sentence() as own_folder:
+    with errors.one_sentence() as own_folder:
         if study is None:
             raise ValueError(f"expected the name of a study, got none; there are {', '.join(studies.names())}")
-        given = given_settings(config, settings)
+        given = options.given_settings(config, settings)
         own, recipe = studies.settled(study, given, preset)
         if keys:
             fixed = [full_name(leaves(recipe), key) for key in studies.get(study).fixed(own)]
-            show_keys(f"{study}, preset {preset}: its own keys, then those of its recipe", [own, recipe], fixed)
+            screen.show_keys(f"{study}, preset {preset}: its own keys, then those of its recipe", [own, recipe], fixed)
             return
         what = {**flat(described(recipe)), **described(own)}
         unchanged = (own, recipe) == studies.settled(study)
         place = out or (Path("runs") / study if unchanged else default_folder(study, what))
-        where = device_named(device)
+        where = options.device_named(device)
         done = (place / "summary.json").exists()
         if not done:
             studies.check(study, own, recipe)
         own_folder.take(place, recipe)
         measured = studies.get(study).measured is not None
-        say(f"{study}, preset {preset}: {studies.describe(study)}")
+        screen.say(f"{study}, preset {preset}: {studies.describe(study)}")
         if not done:
             count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
-            say(f"{count} {'measurements' if measured else f'runs of {length(recipe)}'} on {where}, in {place}")
-        with progress_bar(*(("measurements", "measuring") if measured else ())) as progress:
+            screen.say(f"{count} {'measurements' if measured else f'runs of {length(recipe)}'} on {where}, in {place}")
+        with screen.progress_bar(*(("measurements", "measuring") if measured else ())) as progress:
             summary = studies.run(study, place, given, where, progress, preset, jobs)
         with studies.reading_summary(place) if done else nullcontext():
             show_study(study, summary, place, read_back=done)
         if preset == "quick" and not measured:
-            output().print(studies.QUICK)
-        draw_page(place)
+            screen.output().print(studies.QUICK)
+        reporting.draw_page(place)
 
 
 def show_study(name: str, summary: dict[str, Any], out: Path, *, read_back: bool) -> None:
     """Prints the tables, sentences and notes of a study, and where its files are."""
-    console, study = output(), studies.get(name)
+    console, study = screen.output(), studies.get(name)
     if study.measured is not None:
         terminal.show(console, tables.costs(summary))
     elif study.report is not None:
         for table in study.report(summary):
             terminal.show(console, table)
     else:
-        show_scores(summary, study.scale)
+        screen.show_scores(summary, study.scale)
     for note in study.notes:
         console.print(note)
-    show_path("Read back from" if read_back else "Written to", out / "summary.json")
+    screen.show_path("Read back from" if read_back else "Written to", out / "summary.json")
     pictures = studies.pictures(name, out)
     for picture in pictures:
         if picture.exists():
-            show_path("Drawn in", picture)
+            screen.show_path("Drawn in", picture)
     if not all(picture.exists() for picture in pictures):
         console.print(
             f"Figures need {' and '.join(study.draws_with)}: pip install 'ordinal-entropy[report]', then give the same "

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from ordinal_entropy import comparison, tasks
@@ -55,14 +55,8 @@ def progress_bar(unit: str = "steps", doing: str = "training") -> Iterator[Calla
 
         yield tell
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[count]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-    )
+    left = ("left", TimeRemainingColumn(elapsed_when_finished=False))
+    columns = ("{task.description}", BarColumn(), "{task.fields[count]}", TimeElapsedColumn(), *left)
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("preparing data", total=None, count="")
         training = [False]

@@ -8,18 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ordinal_entropy import methods, runs, tasks
-from ordinal_entropy.commands.errors import one_sentence
-from ordinal_entropy.commands.options import (
-    ConfigOption,
-    DeviceOption,
-    KeysOption,
-    OutOption,
-    PresetOption,
-    SettingsOption,
-    device_named,
-    given_settings,
-)
-from ordinal_entropy.commands.screen import output, progress_bar, say, show_keys, show_path
+from ordinal_entropy.commands import errors, options, screen
 from ordinal_entropy.recipes import completed, described
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.studies import examples, grid
@@ -29,15 +18,15 @@ _RESULT = {"last": runs.NUMBER, "best_validation": runs.NUMBER, "best_test": run
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(tasks.names())}.")],
+    task: options.Task,
     method: Annotated[str, typer.Option("--method", help=f"One of {', '.join(methods.names())}.")] = "oe",
     seed: Annotated[int, typer.Option("--seed", help="Of first weights and draws; chooses the training rows too.")] = 0,
-    preset: PresetOption = "paper",
-    settings: SettingsOption = None,
-    config: ConfigOption = None,
-    out: OutOption = None,
-    device: DeviceOption = "auto",
-    keys: KeysOption = False,
+    preset: options.Preset = "paper",
+    settings: options.Settings = None,
+    config: options.Config = None,
+    out: options.Out = None,
+    device: options.Device = "auto",
+    keys: options.Keys = False,
 ) -> None:
     """One run of a recipe, resumable.
 
@@ -45,18 +34,18 @@ def train(
 
     Writes a run folder: recipe.json, metrics.jsonl as it goes, checkpoints, and result.json at the end.
     """
-    with one_sentence() as own_folder:
+    with errors.one_sentence() as own_folder:
         preset = tasks.preset_of(task, preset)
-        given = given_settings(config, settings)
+        given = options.given_settings(config, settings)
         recipe = tasks.recipe(task, preset, given)
         if keys:
-            show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
+            screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return
         grid.methods_known([method])
         tasks.require_parts(recipe, [method])
         if seed < 0:
             raise ValueError(f"expected --seed to be at least 0, got {seed}")
-        where = device_named(device)
+        where = options.device_named(device)
         what = {"task": task, **described(recipe)}
         place = out or default_folder(f"{task}-{method}-seed{seed}", what)
         if not (place / "result.json").exists():
@@ -66,19 +55,19 @@ def train(
         run = runs.create(place, what, method, seed, read=partial(completed, recipe))
         result = run.result(_RESULT)
         if result is None:
-            say(f"{task}, preset {preset}: {method}, seed {seed}, {length(recipe)} on {where}, in {place}")
+            screen.say(f"{task}, preset {preset}: {method}, seed {seed}, {length(recipe)} on {where}, in {place}")
             result = _trained(task, recipe, run, where)
         else:
-            say(f"{place} holds this run already, finished")
+            screen.say(f"{place} holds this run already, finished")
         _print_result(f"{task}, {method}, seed {seed}", tasks.load(task), result)
-        show_path("The run is in", place)
+        screen.show_path("The run is in", place)
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that train wrote.")],
-    settings: SettingsOption = None,
-    config: ConfigOption = None,
-    device: DeviceOption = "auto",
+    settings: options.Settings = None,
+    config: options.Config = None,
+    device: options.Device = "auto",
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw test images of depth or crowds.")
     ] = None,
@@ -87,22 +76,22 @@ def evaluate(
 
     ordinal-entropy evaluate runs/mine
     """
-    with one_sentence():
-        given = given_settings(config, settings)
+    with errors.one_sentence():
+        given = options.given_settings(config, settings)
         name, plan = tasks.planned(run, given)
         task = tasks.load(name)
         if picture is not None:
-            examples.draw_predictions(run, picture, settings=given, device=device_named(device))
-        scores = task.evaluate(plan, device=device_named(device), folder=run)
+            examples.draw_predictions(run, picture, settings=given, device=options.device_named(device))
+        scores = task.evaluate(plan, device=options.device_named(device), folder=run)
         total, unit = length(plan.recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
         title = f"{name}, {plan.method}, seed {plan.seed}, {done}; {task.metric.upper()} where no other score is named"
         table = terminal.grid("rows", "score")
         for part, score in scores.items():
             table.add_row(part, f"{score:.4g}")
-        terminal.show_titled(output(), title, table)
+        terminal.show_titled(screen.output(), title, table)
         if picture is not None:
-            show_path("Drawn in", picture)
+            screen.show_path("Drawn in", picture)
 
 
 def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, Any]:
@@ -114,14 +103,12 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
             run.log(step=step, **scores[0]._asdict())
 
     plan = Plan(run.method, run.seed, recipe)
-    with progress_bar() as progress:
+    with screen.progress_bar() as progress:
         (scores,) = tasks.load(task).train([plan], device=device, folder=run.path, progress=progress, on_metrics=log)
     numbers = {
         "metric": tasks.load(task).metric,
         "lower_is_better": tasks.load(task).lower_is_better,
-        "last": scores.last,
-        "best_validation": scores.best_validation,
-        "best_test": scores.best_test,
+        **{at: getattr(scores, at) for at in tables.POINTS},
         "steps": scores.steps[-1],
     }
     run.finish(numbers)
@@ -132,4 +119,4 @@ def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
     table = terminal.grid(*tables.POINTS.values())
     shown = [result[at] for at in tables.POINTS]
     table.add_row(*("no number" if value is None else f"{value:.4g}" for value in shown))
-    terminal.show_titled(output(), f"{run}: test {task.metric.upper()}", table)
+    terminal.show_titled(screen.output(), f"{run}: test {task.metric.upper()}", table)

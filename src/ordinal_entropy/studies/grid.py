@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,30 +71,6 @@ def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: st
         for method in methods
         for changes in (several if _has_strength(method) else [()])
     ]
-
-
-def rows_of(names: Sequence[str], strengths: str, recipe: Any, given: Collection[str]) -> list[Variant]:
-    """The rows of a comparison: the methods, those that have a strength with each of several where such are given."""
-    if not strengths:
-        return [Variant(name) for name in names]
-    expected = "expected --strengths to be two or more different numbers of at least 0, as in 0.1,1,10"
-    try:
-        numbers = [float(each) for each in strengths.split(",")]
-    except ValueError as error:
-        raise ValueError(f"{expected}, got {strengths!r}") from error
-    if not (1 < len(numbers) == len(set(numbers)) and all(0 <= each < math.inf for each in numbers)):
-        raise ValueError(f"{expected}, got {strengths!r}")
-    if "method.strength" in given:
-        raise ValueError("expected --strengths or --set strength=..., got both")
-    own = {part: option for part, option, _ in tasks.part_options(recipe) if option in ("strength", "balance")}
-    for name in names:  # a strength of the part's own would make all rows of a method the same
-        fixed = [part for part in registry.split(name) if "strength" in registry.options(part)]
-        if fixed and own.keys() >= set(fixed):
-            raise ValueError(f"expected --strengths or --set method.{fixed[0]}.{own[fixed[0]]}=..., got both")
-    found = with_strengths(names, numbers)
-    if len(found) == len(names):
-        raise ValueError(f"expected a method with a strength beside --strengths, got {', '.join(names)}")
-    return found
 
 
 def _has_strength(method: str) -> bool:
