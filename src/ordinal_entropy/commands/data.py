@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from ordinal_entropy import tasks
 from ordinal_entropy.commands import errors, screen
@@ -48,11 +47,8 @@ def check(
 
 def show_problems(root: Path, problems: Sequence[Any], shown: Sequence[Any], read: int) -> None:
     """Prints some of the problems of a dataset, and how many there are in all."""
-    table = terminal.grid("file", "what is wrong")
-    for file, reason in shown:
-        table.add_row(Text(file), Text(reason))
     console, rest = screen.output(), len(problems) - len(shown)
-    console.print(table)
+    console.print(terminal.grid(["file", "what is wrong"], shown))
     more = f", {rest:,} of them not shown (--all names every one)" if rest else ""
     total = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
     console.print(f"{total} in {root}{more}; {read:,} files read.", soft_wrap=True)

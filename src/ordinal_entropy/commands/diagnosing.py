@@ -76,10 +76,8 @@ def _print_alarms(console: Console, name: str, found: diagnosis.Diagnosis) -> No
 
 def _print_diagnosis(console: Console, name: str, found: diagnosis.Diagnosis) -> None:
     _print_alarms(console, name, found)
-    table = terminal.grid("", "value", "95% interval", "what it means")
-    for measure in found.measures:
-        table.add_row(*map(Text, (measure.title, measure.shown, measure.interval, measure.meaning)))
-    terminal.show_grid(console, table)
+    rows = [(measure.title, measure.shown, measure.interval, measure.meaning) for measure in found.measures]
+    terminal.show_grid(console, terminal.grid(["", "value", "95% interval", "what it means"], rows))
     for text in (str(found.counts), *found.notes):
         console.print(Text(text))
 
@@ -88,10 +86,10 @@ def _print_change(console: Console, names: Sequence[str], found: diagnosis.Chang
     sides = list(zip(names, (found.before, found.after), strict=True))
     for name, side in sides:
         _print_alarms(console, name, side)
-    table = terminal.grid("", "before", "after", "difference", "95% interval", "what it means")
-    for change, old, new in zip(found.differences, found.before.measures, found.after.measures, strict=True):
-        table.add_row(*map(Text, (change.title, old.shown, new.shown, change.shown, change.interval, change.meaning)))
-    terminal.show_grid(console, table)
+    every = zip(found.differences, found.before.measures, found.after.measures, strict=True)
+    rows = [(diff.title, old.shown, new.shown, diff.shown, diff.interval, diff.meaning) for diff, old, new in every]
+    headings = ["", "before", "after", "difference", "95% interval", "what it means"]
+    terminal.show_grid(console, terminal.grid(headings, rows))
     for name, side in sides:
         for text in (str(side.counts), *side.notes):
             console.print(Text(f"{name}: {text}"))

@@ -23,10 +23,8 @@ def show_methods(
     with errors.one_sentence():
         console = screen.output()
         if not name:
-            table = terminal.grid("method", "kind", "what it does")
-            for each in methods.names():
-                table.add_row(each, _kind(each), Text(methods.describe(each)))
-            console.print(table)
+            rows = [(each, _kind(each), methods.describe(each)) for each in methods.names()]
+            console.print(terminal.grid(["method", "kind", "what it does"], rows))
             return
         methods.create(name)
         for part in methods.split(name):

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from ordinal_entropy import studies
 from ordinal_entropy.commands import errors, options, reporting, screen
@@ -39,10 +38,8 @@ def reproduce(
     Writes summary.json (and a PNG for a figure) to --out. A finished study is read back, not run again.
     """
     if list_:
-        table = terminal.grid("study", "what it is")
-        for name in studies.names():
-            table.add_row(name, Text(studies.describe(name)))
-        terminal.show_grid(screen.output(), table)
+        rows = [(name, studies.describe(name)) for name in studies.names()]
+        terminal.show_grid(screen.output(), terminal.grid(["study", "what it is"], rows))
         return
     with errors.one_sentence() as own_folder:
         if study is None:

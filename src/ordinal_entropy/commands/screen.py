@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,12 @@ def progress_bar(unit: str = "steps", doing: str = "training") -> Iterator[Calla
 
 def show_keys(title: str, parts: Sequence[object], hidden: Sequence[str] = ()) -> None:
     """Prints the keys of recipes with their values and comments, but for hidden ones."""
-    table = terminal.grid("key", "value", "what it is")
-    seen: set[str] = set(hidden)
-    for part in parts:
-        for key, value, comment in explained(part):
-            if key not in seen:
-                seen.add(key)
-                text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                table.add_row(key, Text(text), Text(comment))
-    terminal.show_titled(output(), title, table)
+    rows: dict[str, tuple[str, str, str]] = {}
+    for key, value, comment in chain.from_iterable(map(explained, parts)):
+        text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        rows.setdefault(key, (key, text, comment))
+    shown = [row for key, row in rows.items() if key not in hidden]
+    terminal.show_titled(output(), title, terminal.grid(["key", "value", "what it is"], shown))
 
 
 def show_scores(summary: dict[str, Any], scale: float) -> None:

@@ -86,10 +86,8 @@ def evaluate(
         total, unit = length(plan.recipe).split()
         done = f"{unit.removesuffix('s')} {scores.pop('step'):,.0f} of {total}"
         title = f"{name}, {plan.method}, seed {plan.seed}, {done}; {task.metric.upper()} where no other score is named"
-        table = terminal.grid("rows", "score")
-        for part, score in scores.items():
-            table.add_row(part, f"{score:.4g}")
-        terminal.show_titled(screen.output(), title, table)
+        rows = [(part, f"{score:.4g}") for part, score in scores.items()]
+        terminal.show_titled(screen.output(), title, terminal.grid(["rows", "score"], rows))
         if picture is not None:
             screen.show_path("Drawn in", picture)
 
@@ -116,7 +114,6 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
 
 
 def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
-    table = terminal.grid(*tables.POINTS.values())
-    shown = [result[at] for at in tables.POINTS]
-    table.add_row(*("no number" if value is None else f"{value:.4g}" for value in shown))
+    shown = ["no number" if result[at] is None else f"{result[at]:.4g}" for at in tables.POINTS]
+    table = terminal.grid([*tables.POINTS.values()], [shown])
     terminal.show_titled(screen.output(), f"{run}: test {task.metric.upper()}", table)

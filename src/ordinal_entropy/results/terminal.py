@@ -1,6 +1,6 @@
 """Tables in a terminal; needs rich, which the [train] extra brings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -40,11 +40,13 @@ def drawn(table: Table) -> Grid:
     return found
 
 
-def grid(*headings: str) -> Grid:
-    """An empty one, whose cells are folded where the terminal is narrow."""
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Grid:
+    """Texts in columns, folded where the terminal is narrow."""
     found = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         found.add_column(heading, overflow="fold")
+    for row in rows:
+        found.add_row(*map(Text, row))
     return found
 
 
