@@ -704,7 +704,7 @@ def _filled(command: str, **places: Path) -> list[str]:
 
 def _call(arguments: Sequence[str]) -> int:
     """The status that the command line ends with."""
-    from ordinal_entropy.cli_entry import main
+    from ordinal_entropy.commands import main
 
     sys.argv = ["ordinal-entropy", *arguments]
     try:

@@ -15,9 +15,9 @@ pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 import torch
 from typer.testing import CliRunner
 
-from commands import call
+from command_line import call
 from ordinal_entropy import runs
-from ordinal_entropy.cli import app
+from ordinal_entropy.commands.app import app
 
 SETTINGS = {
     "linear": "rows=30 parts=3 validation_rows=20 test_rows=40 hidden=8 steps=20 samples=5 evaluate_every=10",

@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ordinal_entropy as oe
+from healthy_features import curve, generator
 from ordinal_entropy import diagnosis, estimators, feature_files, runs
 from ordinal_entropy.diagnosis import draws, measures
 
 NAMES = list(measures.MEASURES)
-
-
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def gaussian(seed, n=160, d=2):
@@ -26,14 +23,6 @@ def gaussian(seed, n=160, d=2):
     random = generator(seed)
     z = torch.randn(n, d, generator=random, dtype=torch.float64)
     return z, 0.8 * z[:, 0] + 0.6 * torch.randn(n, generator=random, dtype=torch.float64)
-
-
-def curve(n=300, seed=0):
-    """Healthy: sixteen dimensions through which the target leads a curve."""
-    random = generator(seed)
-    y = torch.rand(n, generator=random)
-    angles = torch.outer(y, torch.arange(1, 9))
-    return torch.cat([angles.sin(), angles.cos()], 1) + 0.1 * torch.randn(n, 16, generator=random), y
 
 
 # values
@@ -529,79 +518,3 @@ def test_json(tmp_path):
     assert set(measure) >= {"name", "title", "unit", "value", "low", "high", "meaning", "subsamples"}
     assert content["before"]["counts"]["used"] == 40
     assert content["differences"]["dead_dimensions"]["value"] == 1.0
-
-
-# the command
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch):
-    pytest.importorskip("typer", reason="the command line is typer's")
-    pytest.importorskip("rich", reason="the tables are rich's")
-    pytest.importorskip("scipy", reason="the command line loads the tasks")
-    from commands import call
-
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ordinal_entropy.cli._draw_page", lambda folder: None)
-    return call
-
-
-def test_command(call, tmp_path):
-    z, y = curve(100)
-    z[7] = math.nan
-    np.savez(tmp_path / "run.npz", features=z.numpy(), targets=y.numpy())
-    result = call("diagnose", "run.npz", "--out", "there")
-    assert "run.npz: no sign of collapse." in result.stdout
-    assert "100 rows of 16 features; 1 left out, with NaN or infinite numbers (1 in the features)" in result.stdout
-    assert "feature distances follow target distances" in result.stdout
-    assert "of 530 steps" in result.stderr or "of 529 steps" in result.stderr
-    content = json.loads((tmp_path / "there" / "diagnosis.json").read_text())
-    assert content["files"] == ["run.npz"]
-    assert content["measures"]["ordinality"]["value"] == pytest.approx(oe.diagnose(z, y)["ordinality"].value)
-    assert content["environment"]["torch"]
-    call("diagnose", "run.npz", "--rows", 50)
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert folder.name.startswith("diagnose-run-")
-
-
-def test_command_compares_two_files(call, tmp_path):
-    z, y = curve(100)
-    np.save(tmp_path / "before.npy", z.numpy())
-    np.save(tmp_path / "after.npy", np.outer(y, np.ones(16)))
-    np.save(tmp_path / "targets.npy", y.numpy())
-    result = call("diagnose", "before.npy", "after.npy", "--targets", "targets.npy", "--out", "there")
-    lines = result.stdout.splitlines()
-    assert lines[0] == "before.npy: no sign of collapse."
-    assert lines[1].startswith("Alarm, after.npy: Only 1.0 of 16 possible directions are used")
-    assert "fewer directions are used" in result.stdout
-    assert "Both have the same targets" in result.stdout
-    content = json.loads((tmp_path / "there" / "diagnosis.json").read_text())
-    assert content["files"] == ["before.npy", "after.npy"] and content["differences"]["effective_rank"]["high"] < 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["one.npz"], "expected at least 8 rows of features, got 1"),
-        (["missing.npz"], "got no targets: only 'features'"),
-        (["lengths.npz"], "expected targets for each of the 20 rows"),
-        (["objects.npz"], "got Python objects, which are never unpickled"),
-        (["nowhere.npz"], "expected a file in nowhere.npz, got no such file"),
-        (["good.npz", "one.npz"], "expected at least 8 rows of features, got 1"),
-        (["good.npz", "--seed", -1], "expected --seed to be at least 0"),
-        (["good.npz", "--targets", "a.npy", "--targets", "b.npy"], "expected --targets once"),
-        (["features.npy"], "in a second .npy file (--targets), got none"),
-    ],
-)
-def test_a_mistake_is_one_sentence(call, tmp_path, arguments, sentence):
-    ones = np.ones((20, 2))
-    np.savez(tmp_path / "good.npz", features=ones, targets=ones[:, 0])
-    np.savez(tmp_path / "one.npz", features=ones[:1], targets=ones[:1, 0])
-    np.savez(tmp_path / "missing.npz", features=ones)
-    np.savez(tmp_path / "lengths.npz", features=ones, targets=ones[:9, 0])
-    np.savez(tmp_path / "objects.npz", features=np.array([[None]] * 20), targets=ones[:, 0])
-    np.save(tmp_path / "features.npy", ones)
-    result = call("diagnose", *arguments, status=2)
-    assert sentence in " ".join(result.stderr.split())
-    assert result.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()

@@ -12,7 +12,7 @@ pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
 import torch
 
-from commands import call
+from command_line import call
 from ordinal_entropy import runs
 from ordinal_entropy.tasks.operators import recipe as operators
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from commands import call
+from command_line import call
 from ordinal_entropy import methods, runs
 from ordinal_entropy.methods.testing import check_method
 

@@ -1,6 +1,6 @@
 """``python -m ordinal_entropy`` is the command ``ordinal-entropy``."""
 
-from ordinal_entropy.cli_entry import main
+from ordinal_entropy.commands import main
 
 if __name__ == "__main__":
     main()

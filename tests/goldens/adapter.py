@@ -12,9 +12,9 @@ import torch
 import typer
 
 import ordinal_entropy as oe
-from commands import call
+from command_line import call
 from ordinal_entropy import tasks
-from ordinal_entropy.cli import app
+from ordinal_entropy.commands.app import app
 from ordinal_entropy.environment import environment, import_torchvision
 from ordinal_entropy.recipes import flat
 from ordinal_entropy.training.plans import Plan

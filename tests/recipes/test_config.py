@@ -159,7 +159,7 @@ def test_without_yaml_the_extra_is_named(tmp_path):
     (tmp_path / "mine.yaml").write_text("epochs: 3")
     program = (
         "import sys; sys.modules['yaml'] = None\n"
-        "from ordinal_entropy.cli import app\n"
+        "from ordinal_entropy.commands.app import app\n"
         "app(['train', 'linear', '--preset=quick', '--config=mine.yaml'])"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ pytest.importorskip("typer", reason="the command line is typer's")
 pytest.importorskip("rich", reason="the tables are rich's")
 
 import ordinal_entropy as oe
-from commands import call
+from command_line import call
 from fake_trainer import Trainer
 from ordinal_entropy import recipes, report, runs, tasks
 from ordinal_entropy.tasks.operators import recipe as operators

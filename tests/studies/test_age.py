@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from commands import call
+from command_line import call
 from ordinal_entropy import studies
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.results import tables

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from commands import call
+from command_line import call
 from ordinal_entropy import studies
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.studies import paper

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from commands import call
+from command_line import call
 from ordinal_entropy import studies
 from ordinal_entropy.figures.differences import differences
 from ordinal_entropy.recipes import changed

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from commands import call
+from command_line import call
 from ordinal_entropy import runs, studies
 from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies import claims

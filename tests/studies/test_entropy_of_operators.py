@@ -11,7 +11,7 @@ pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 import numpy as np
 from safetensors.numpy import load_file
 
-from commands import call
+from command_line import call
 from ordinal_entropy import studies
 
 TINY = ["rows=30", "parts=3", "validation_rows=20", "test_rows=40", "hidden=24", "steps=25", "evaluate_every=10"]

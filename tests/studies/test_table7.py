@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from commands import call
+from command_line import call
 from ordinal_entropy import methods, studies
 from ordinal_entropy.studies import table7
 from ordinal_entropy.studies.cost import Measured

@@ -1,5 +1,6 @@
 """Tables as they are shown everywhere: a title, headings, cells of text, a note."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,19 @@ class Table(NamedTuple):
     rows: Sequence[Row]
     note: str = ""
     prose: bool = False  # the last column is a sentence
+
+
+def scale_of(summary: Mapping[str, Any]) -> float:
+    """What scores are printed in multiples of, so that the baseline's small mean has digits before the point.
+
+    Example:
+        >>> scale_of({"baseline": "baseline", "methods": {"baseline": {"mean": 0.0031}}})
+        0.001
+    """
+    mean = summary["methods"][summary["baseline"]]["mean"]
+    if not mean or math.isnan(mean) or abs(mean) >= 1:
+        return 1.0
+    return 1e-3 if abs(mean) >= 1e-4 else 1e-6
 
 
 def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Table:

@@ -1,8 +1,11 @@
 """Tables in a terminal; needs rich, which the [train] extra brings."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
@@ -15,8 +18,7 @@ _WIDEST = 10_000
 
 def show(console: Console, table: Table) -> None:
     """Prints the title, the table and its note."""
-    console.print(Text(table.title, style="bold"))
-    show_grid(console, drawn(table))
+    show_titled(console, table.title, drawn(table))
     if table.note:
         console.print(Text(table.note, style="dim"))
 
@@ -36,6 +38,32 @@ def drawn(table: Table) -> Grid:
     for row in table.rows:
         found.add_row(Text(row.name), *map(Text, row.cells), style="dim" if row.paper else None)
     return found
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Grid:
+    """Texts in columns, folded where the terminal is narrow."""
+    found = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        found.add_column(heading, overflow="fold")
+    for row in rows:
+        found.add_row(*map(Text, row))
+    return found
+
+
+def show_titled(console: Console, title: str, grid: Grid) -> None:
+    """Prints the title and, below it, the grid."""
+    console.print(Text(title, style="bold"))
+    show_grid(console, grid)
+
+
+def show_pairs(console: Console, pairs: Mapping[str, object]) -> None:
+    """Prints names with their values, indented, then an empty line."""
+    found = Grid.grid(padding=(0, 2))
+    found.add_column(no_wrap=True)
+    found.add_column(overflow="fold")
+    for name, value in pairs.items():
+        found.add_row(name, Text(str(value)))
+    console.print(Padding(found, (0, 0, 1, 2)))
 
 
 def show_grid(console: Console, grid: Grid) -> None:

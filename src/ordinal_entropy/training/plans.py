@@ -1,6 +1,7 @@
 """Runs to be carried out, the folders that they have, and the outcomes that are read from what they wrote."""
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,29 @@ class Plan(NamedTuple):
     method: str
     seed: int
     recipe: Any
+
+
+def length(recipe: Any) -> str:
+    """Of a run: in epochs if its recipe has them, else in steps.
+
+    Example:
+        >>> from types import SimpleNamespace as Group
+        >>> length(Group(training=Group(steps=50_000)))
+        '50,000 steps'
+    """
+    own = recipe.training
+    return f"{own.epochs:,} epochs" if hasattr(own, "epochs") else f"{own.steps:,} steps"
+
+
+def default_folder(label: str, settings: Mapping[str, Any]) -> Path:
+    """Where nobody has named one: the same for the same settings, so that the same command resumes.
+
+    Example:
+        >>> default_folder("linear-oe-seed0", {"steps": 3}).name
+        'linear-oe-seed0-6f3597'
+    """
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:6]
+    return Path("runs") / f"{label}-{digest}"
 
 
 def run_names(plans: Sequence[Plan]) -> list[str]:

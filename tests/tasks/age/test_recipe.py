@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from commands import call
+from command_line import call
 from ordinal_entropy import methods, runs
 from ordinal_entropy.recipes import changed, full_name, leaves, override
 from ordinal_entropy.tasks import method_of

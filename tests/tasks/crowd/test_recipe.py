@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from commands import call
+from command_line import call
 from ordinal_entropy import capture, methods, runs, tasks
 from ordinal_entropy.models import csrnet
 from ordinal_entropy.recipes import changed, described, override

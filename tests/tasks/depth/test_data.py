@@ -324,7 +324,7 @@ def test_a_pair_that_is_left_out_changes_nothing_else(tmp_path):
 
 def call(*arguments, status):
     testing = pytest.importorskip("typer.testing", reason="the command line is typer's")
-    from ordinal_entropy.cli import app
+    from ordinal_entropy.commands.app import app
 
     result = testing.CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "150"})
     assert result.exit_code == status, result.output + repr(result.exception)

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from commands import call
+from command_line import call
 from ordinal_entropy import capture, methods, runs, tasks
 from ordinal_entropy.recipes import changed, full_name, leaves, override
 from ordinal_entropy.tasks.depth import data, generated

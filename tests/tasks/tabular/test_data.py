@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import call
+from command_line import call
 from ordinal_entropy.tasks.tabular import data
 
 HOUSES = "area,town,price\n50,Bonn,200\n,Jena,300\n70.5,,250\n"

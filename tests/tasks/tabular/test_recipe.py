@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from commands import call
+from command_line import call
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.recipes import changed, override
 from ordinal_entropy.tasks.tabular import generated, train

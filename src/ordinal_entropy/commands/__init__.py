@@ -1,4 +1,7 @@
-"""The command ``ordinal-entropy``, which can say what it lacks."""
+"""The command ``ordinal-entropy``: its parts read options, call the library and print.
+
+Exit status 2: a mistake of the user's, told in one sentence; 130: stopped by the user.
+"""
 
 import sys
 
@@ -6,7 +9,7 @@ import sys
 def main() -> None:
     """Runs the command line; without the packages that it needs, one sentence says which extra brings them."""
     try:
-        from ordinal_entropy.cli import app
+        from ordinal_entropy.commands.app import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich"):
             raise
