@@ -31,7 +31,7 @@ class OrdinalEntropy(nn.Module):
     Args:
         diversity_weight: strength of the push between centers; with a balance, its part of that.
         tightness_weight: strength of the pull towards them; likewise.
-        balance: strengths that set themselves: the gradient of each term at the features is kept at this fraction of
+        balance: gradient-balanced strengths: the gradient of each term at the features is kept at this fraction of
             the task loss's gradient there. Each call in training then needs ``task_loss``. A
             :class:`~ordinal_entropy.balance.Balance` has further options. None: the weights are the strengths.
         memory: so many rows of earlier batches are partners for those of each batch in training, for batches too small
@@ -135,8 +135,8 @@ class OrdinalEntropy(nn.Module):
             features: ``(n, d)``, ``(b, n, d)`` or ``(b, c, h, w)``.
             targets: of the same rows, one or several numbers each.
             mask: boolean, in the shape of the targets.
-            task_loss: for a strength that sets itself: the loss of the same forward pass, a scalar, before any scale of
-                mixed precision. Fixed strengths do not look at it.
+            task_loss: for a gradient-balanced strength: the loss of the same forward pass, a scalar, before any scale
+                of mixed precision. Fixed strengths do not look at it.
             sample_weight: one a row; counts like repetition.
         """
         if self.balance is None:

@@ -33,7 +33,8 @@ SUMMARY = summary_of(
 def test_differences_are_those_of_the_seeds():
     (view,) = taken(charts.paired_differences(SUMMARY, 1.0)).views
     assert [trace["x"] for trace in by_name(view, "one seed")] == [[-1.0, -2.0, -3.0], [1.0, 1.0]]
-    mean = by_name(view, "mean and 95% interval")[0]
+    mean = by_name(view, "mean and 95% CI")[0]
+    assert "mean -2.0, 95% CI -4.5 to +0.5, p after Holm's correction" in mean["hovertext"][0]
     assert mean["x"] == [-2.0] and mean["error_x"]["array"][0] == pytest.approx(2.484, abs=1e-3)
     assert view.layout["meta"]["rows"] == ["oe", "<b>x</b>"]
     assert charts.paired_differences(summary_of({"baseline": [1.0], "oe": [2.0]}), 1.0) is None

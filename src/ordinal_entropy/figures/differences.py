@@ -1,4 +1,4 @@
-"""Each variant against the baseline: the paired differences of the seeds, their mean and its 95% interval."""
+"""Each variant against the baseline: the paired differences of the seeds, their mean and its 95% CI."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,7 +75,7 @@ def draw(summary: Mapping[str, Any], path: Path, *, title: str) -> None:
             color=colour,
             linewidth=1.8,
             capsize=4,
-            label="mean and 95% interval" if first else None,
+            label="mean and 95% CI" if first else None,
         )
     axes.set_yticks(range(len(found)), list(found))
     axes.set_ylim(max(len(found), 1) - 0.5, -0.5)  # the first on top

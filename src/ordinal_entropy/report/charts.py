@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison
-from ordinal_entropy.comparison.text import metric_name, number, probability, times
+from ordinal_entropy.comparison.text import NONE, interval, metric_name, number, probability, times
 from ordinal_entropy.comparison.verdicts import unit
 from ordinal_entropy.figures import cost, differences, entropy, sweep
 from ordinal_entropy.figures import curves as training_curves
@@ -46,21 +46,22 @@ class Chart(NamedTuple):
 
 
 def paired_differences(summary: Mapping[str, Any], scale: float) -> Chart | None:
-    """One row a method, zero being what it is held to: a dot a seed, the mean and its 95% interval."""
+    """One row a method, zero being what it is held to: a dot a seed, the mean and its 95% CI."""
     found = differences.differences(summary)
     if not found:
         return None
     traces: list[Trace] = []
-    adjusted, holm = comparison.adjusted(summary), " after Holm's adjustment" if len(summary["paired"]) > 1 else ""
+    adjusted, holm = comparison.adjusted(summary), " after Holm's correction" if len(summary["paired"]) > 1 else ""
+    shown = {name: interval(own.mean, own.low, own.high, scale) for name, own in found.items()}
+    covered = {name: NONE if low is None else f"{low} to {high}" for name, (_, low, high) in shown.items()}
     for row, (name, own) in enumerate(found.items()):
         values = [value / scale for value in own.seeds]
         said = [f"{_safe(name)}<br>one {unit(summary)}: {number(value, sign=True)}" for value in values]
         traces.append(_dots(name, row, values, said, offset=0.2, name=f"one {unit(summary)}", first=row == 0))
         mean, low, high = (value / scale for value in (own.mean, own.low, own.high))
         p = f"p{holm} {probability(adjusted[name])}"
-        interval = f"{number(low, sign=True)} to {number(high, sign=True)}"
-        said = [f"{_safe(name)}<br>mean {number(mean, sign=True)}, 95% interval {interval}, {p}"]
-        trace = _means(name, row, mean, said, name="mean and 95% interval", first=row == 0)
+        said = [f"{_safe(name)}<br>mean {shown[name][0]}, 95% CI {covered[name]}, {p}"]
+        trace = _means(name, row, mean, said, name="mean and 95% CI", first=row == 0)
         trace["error_x"] = {
             "type": "data",
             "array": [high - mean],
@@ -78,12 +79,9 @@ def paired_differences(summary: Mapping[str, Any], scale: float) -> Chart | None
         "shapes": [_zero_line()],
         "meta": {"rows": list(found), "clip": True},
     }
-    rows = [
-        Row(name, [number(own.mean, scale, sign=True), f"{number(own.low, scale)} to {number(own.high, scale)}"])
-        for name, own in found.items()
-    ]
+    rows = [Row(name, [shown[name][0], covered[name]]) for name in found]
     caption = f"{side.capitalize()} of the line is better.{_at(summary)}"
-    table = Table(f"Differences{times(scale)}", ["mean", "95% interval"], rows)
+    table = Table(f"Differences{times(scale)}", ["mean", "95% CI"], rows)
     return Chart(
         f"Differences from {base}, {unit(summary)} by {unit(summary)}", caption, [View("", traces, layout)], table
     )
