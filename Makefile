@@ -21,7 +21,7 @@ test: $(VENV)/test-is-ready lint  ## style, types, import directions, all fast t
 test-core: $(VENV)/test-is-ready  ## the regularizer, its kernels and the estimators alone, in a minute
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 $(CORE)
 
-test-full: test  ## everything: also the tests that take minutes, some of them on real data where ORDINAL_ENTROPY_DATA says it is
+test-full: test $(VENV)/oracles-are-ready  ## everything: also the tests that take minutes, some of them on real data where ORDINAL_ENTROPY_DATA says it is
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow
 
 lint: $(VENV)/test-is-ready
@@ -57,4 +57,8 @@ $(VENV)/demo-is-ready: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/test-is-ready: $(BIN)/python pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (PyTorch is large: a minute or two)"
 	$(INSTALL) --editable '.[test]'
+	@touch $@
+
+$(VENV)/oracles-are-ready: $(VENV)/test-is-ready
+	$(INSTALL) --editable '.[test,oracles]'
 	@touch $@

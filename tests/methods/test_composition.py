@@ -374,9 +374,9 @@ def test_the_order_of_the_names_does_not_matter():
 
 def test_mixing_makes_oe_group_by_bins_and_says_so():
     method = every()
-    assert method.notes == ["oe: mixed targets are unique, so rows of one bin of width 1 share a center"]
-    assert prepared(methods.create("hl-gauss+lds+oe")).notes == []
-    assert prepared(methods.create("c-mixup+rnc")).notes == []
+    assert method.notes == ("oe: mixed targets are unique, so rows of one bin of width 1 share a center",)
+    assert prepared(methods.create("hl-gauss+lds+oe")).notes == ()
+    assert prepared(methods.create("c-mixup+rnc")).notes == ()
 
 
 def test_a_batch_is_weighted_at_the_mixed_targets():

@@ -70,7 +70,6 @@ class Composition(Method):
         self.balances = nn.ModuleDict(balances or {})
         self.strengths = dict.fromkeys(terms, 1.0)
         self.strengths |= {name: _strength(name, given) for name, given in (strengths or {}).items()}
-        self.notes: list[str] = []  # for a log, after `prepare`
         self.steps = 0  # of this process, for messages
         self._t: int | None = None  # numbers of a target, after `prepare`
         self._predicting = self._only("head", "loss")
@@ -135,12 +134,13 @@ class Composition(Method):
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """All parts look at the training rows; those that group by target are told before if batches are mixed."""
-        self.notes, self._t = [], targets.shape[1] if targets.dim() > 1 else 1
+        self._t = targets.shape[1] if targets.dim() > 1 else 1
+        notes: list[str] = []
         for name, part in self._each():
             note = part.targets_are_mixed(targets) if self.mixes else None
-            if note:
-                self.notes.append(f"{name}: {note}")
             part.prepare(targets, inputs, width)
+            notes += [f"{name}: {each}" for each in ([note] if note else []) + list(part.notes)]
+        self.notes = tuple(notes)
 
     def outputs(self, t: int) -> int:
         """Of the part that has a head."""

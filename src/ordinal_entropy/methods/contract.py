@@ -57,6 +57,7 @@ class Method(nn.Module):
     """
 
     kind: ClassVar[str] = "baseline"  # or one of KINDS
+    paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
     needs: ClassVar[frozenset[str]] = frozenset()  # beyond its kind: "views", "stages"
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
@@ -66,6 +67,7 @@ class Method(nn.Module):
     # Stacks call it once for many runs: a term of features (g, n, d), or with each buffer (g, ...) a loss of outputs
     # (g, n, o), is the mean over the groups.
     over_groups: ClassVar[bool] = False
+    notes: tuple[str, ...] = ()  # what a log is to say, known after `prepare`
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Looks at the training rows once, before the first step.

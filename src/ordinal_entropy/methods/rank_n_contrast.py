@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from ordinal_entropy.layouts import rows
 from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.rows import feature_rows
 
 _ROUNDINGS = 16  # of the squared length of centered features: a smaller squared distance is none
 
@@ -100,15 +100,14 @@ class RankNContrast(Method):
 
     def term(self, step: Step) -> Tensor:
         """The mean over the pairs of rows inside the mask."""
-        features, batch = step.features, step.batch
+        features = step.features
         if features.dim() != 2:
             raise ValueError(
                 f"expected features (n, d) for rank-n-contrast, which compares all pairs of rows, got "
                 f"{tuple(features.shape)}: average maps over their places first"
             )
-        found = rows(features, batch.targets, batch.mask)
-        mask = None if batch.mask is None or found.amount is None else found.amount[0] > 0
-        return rank_n_contrast(found.features[0], found.targets[0], self.temperature, mask)
+        found, targets, mask = feature_rows(step)
+        return rank_n_contrast(found, targets, self.temperature, mask)
 
     def extra_repr(self) -> str:
         """The options."""

@@ -1,9 +1,11 @@
-"""Outputs and targets of any layout as rows, for heads and losses of predictions."""
+"""Steps of any layout as rows: outputs beside targets for heads and losses, features beside targets for terms."""
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from ordinal_entropy import distributed
 from ordinal_entropy.layouts import rows
 from ordinal_entropy.methods.contract import Step
 
@@ -54,6 +56,41 @@ def output_rows(step: Step, width: int, t: int = 1) -> OutputRows:
     if batch.weight is not None:
         weight = rows(outputs.detach(), batch.targets, batch.mask, batch.weight, per="image").amount
     return OutputRows(found, targets, None if batch.mask is None else amount, weight)
+
+
+def feature_rows(
+    step: Step, *, gather: bool = False, predictions: bool = False
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Features and targets of a step as rows, for terms that compare rows.
+
+    Args:
+        step: with features ``(n, d)``, ``(b, n, d)`` or maps ``(b, d, h, w)``, each place of which is a row.
+        gather: join the rows of all ranks, so that loss and gradient are those of one process.
+        predictions: put the outputs ``(n, o)`` behind the targets, without their gradient.
+
+    Returns:
+        Features ``(n, d)`` and targets ``(n, t)``, of at least float32, and which rows count ``(n,)``, None for all.
+        Rows that do not count are zero.
+
+    Example:
+        >>> from ordinal_entropy.methods import Batch
+        >>> batch = Batch(None, torch.tensor([1.0, 2.0]), mask=torch.tensor([True, False]))
+        >>> feature_rows(Step(batch, torch.ones(2, 2), None, None))
+        (tensor([[1., 1.],
+                [0., 0.]]), tensor([[1.],
+                [0.]]), tensor([ True, False]))
+    """
+    targets, mask = step.batch.targets, step.batch.mask
+    if predictions:
+        targets = targets[:, None] if targets.dim() == 1 else targets
+        mask = mask if mask is None or mask.dim() == 1 else mask.all(1)
+        targets = torch.cat([targets, step.outputs.detach().to(targets)], 1)
+    data, _ = (
+        distributed.join(lambda: rows(step.features, targets, mask), device=step.features.device)
+        if gather
+        else (rows(step.features, targets, mask), None)
+    )
+    return data.features[0], data.targets[0], None if data.amount is None else data.amount[0] > 0
 
 
 def _numbers(t: int) -> str:
