@@ -17,7 +17,7 @@ from ordinal_entropy.balance import Balance
 from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, overrides, zero
 
 _STAGES = (("joint",), ("encoder", "head"))
-_ONE_OF = ("weights", "mixing", "smoothing")  # parts of these kinds do not join
+_ONE_OF = ("weights", "mixing", "smoothing", "averaging")  # parts of these kinds do not join
 _NEEDS = {
     **KINDS,
     "views": "see several augmented views of each row",
@@ -28,7 +28,7 @@ _NEEDS = {
 
 
 class Composition(Method):
-    """Parts joined into one method: at most one head or prediction loss, weighting, mixing and smoothing; any terms.
+    """Parts joined into one method: any terms, and at most one part of every other kind, of heads and losses one.
 
     :func:`ordinal_entropy.methods.create` makes it of names.
 
@@ -73,7 +73,7 @@ class Composition(Method):
         self.steps = 0  # of this process, for messages
         self._t: int | None = None  # numbers of a target, after `prepare`
         self._predicting = self._only("head", "loss")
-        self._weighting, self._mixing, self._smoothing = (self._only(kind) for kind in _ONE_OF)
+        self._weighting, self._mixing, self._smoothing, self._averaging = (self._only(kind) for kind in _ONE_OF)
         self._terms = [name for name in parts if name in self.strengths or name in self.balances]
         self._set_stages()
 
@@ -101,6 +101,11 @@ class Composition(Method):
     def smooths(self) -> bool:
         """Whether features change on their way to the head."""
         return self._smoothing is not None
+
+    @property
+    def averages(self) -> bool:
+        """Whether predictions are made by an average of the weights."""
+        return self._averaging is not None
 
     @property
     def own_head(self) -> bool:
@@ -252,6 +257,10 @@ class Composition(Method):
         """Every part is told."""
         for _, part in self._each():
             part.end_epoch()
+
+    def share(self, step: Tensor, steps: int) -> Tensor:
+        """Of the part that averages."""
+        return super().share(step, steps) if self._averaging is None else self._part(self._averaging).share(step, steps)
 
     def after_step(self, model: nn.Module) -> None:
         """Every part is told."""

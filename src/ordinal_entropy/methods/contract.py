@@ -18,6 +18,7 @@ KINDS = {  # of a part but the baseline, and what a loop must let it do
     "mixing": "change the batch before the network sees it",
     "smoothing": "change the features on their way to the head",
     "term": "add to the loss",
+    "averaging": "predict by an average of the weights of its steps",
 }
 
 
@@ -127,6 +128,18 @@ class Method(nn.Module):
 
     def end_epoch(self) -> None:
         """Told that all training rows were seen once more."""
+
+    def share(self, step: Tensor, steps: int) -> Tensor:
+        """How much the weights after a step are of the average that predictions are made by.
+
+        Args:
+            step: counted from 1, any shape.
+            steps: of the whole training.
+
+        Returns:
+            In the shape of the step, from 0 to 1; 1 where the average is those weights alone.
+        """
+        return torch.ones_like(step, dtype=torch.float64)
 
     def after_step(self, model: nn.Module) -> None:
         """Told that the optimizer stepped."""

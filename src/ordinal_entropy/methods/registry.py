@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods.averaging import EMA, SWA
 from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
@@ -27,6 +28,7 @@ _HOOKS = {  # that parts of some kinds alone are asked for
     "task_loss": ("head", "loss"),
     "change": ("weights", "mixing"),
     "calibrate": ("smoothing",),
+    "share": ("averaging",),
 }
 _STRENGTHS = ("strength", "balance")  # options of every term, which the composition holds
 
@@ -82,6 +84,8 @@ _REGISTRY: dict[str, _Entry] = {
             "c-mixup": CMixup,
             "fds": FDS,
             "rnc": RankNContrast,
+            "ema": EMA,
+            "swa": SWA,
         }.items()
     },
 }

@@ -25,6 +25,7 @@ _HOOKS = {  # of which a part of a kind must have one
     "mixing": ("change",),
     "smoothing": ("calibrate",),
     "term": ("term",),
+    "averaging": ("share",),
 }
 _WIDTH, _ROWS = 5, 12
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.05}  # relative to float64
@@ -47,7 +48,7 @@ def check_method(make: Callable[[], Method], *, t: int = 1) -> None:
         >>> check_method(Huber)
         >>> check_method(Method)
         Traceback (most recent call last):
-        AssertionError: Method: expected kind to be one of head, loss, weights, mixing, smoothing, term, got 'baseline'
+        AssertionError: Method: expected kind to be one of head, loss, ..., term, averaging, got 'baseline'
     """
     name = type(make()).__name__
     for what, check in (
