@@ -25,6 +25,7 @@ class EMA(Method):
     """
 
     kind = "averaging"
+    maps = True
     paper = "Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control Optim. 1992"
 
     def __init__(self, decay: float = 0.999) -> None:
@@ -55,6 +56,7 @@ class SWA(Method):
     """
 
     kind = "averaging"
+    maps = True
     paper = "Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, UAI 2018"
 
     def __init__(self, start: float = 0.75) -> None:

@@ -59,6 +59,7 @@ class Method(nn.Module):
 
     kind: ClassVar[str] = "baseline"  # or one of KINDS
     paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
+    cost: ClassVar[str] = ""  # of a step in rows m and width d, where it is more than a pass over the features
     needs: ClassVar[frozenset[str]] = frozenset()  # beyond its kind: "views", "stages"
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
