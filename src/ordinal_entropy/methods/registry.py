@@ -11,6 +11,7 @@ from ordinal_entropy.losses import OrdinalEntropy
 from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
+from ordinal_entropy.methods.conr import ConR
 from ordinal_entropy.methods.contract import KINDS, Method, overrides
 from ordinal_entropy.methods.fds import FDS
 from ordinal_entropy.methods.hl_gauss import HLGauss
@@ -82,6 +83,7 @@ _REGISTRY: dict[str, _Entry] = {
             "c-mixup": CMixup,
             "fds": FDS,
             "rnc": RankNContrast,
+            "conr": ConR,
         }.items()
     },
 }
