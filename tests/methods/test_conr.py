@@ -51,6 +51,8 @@ def test_equals_the_loop(temperature):
     options = {"window": WINDOW / 2, "slope": 2 * SLOPE, "temperature": temperature}  # targets spread by 2
     weighted = term(FEATURES, TARGETS, PREDICTIONS, weight=WEIGHT[:, None].expand(N, 2), **options)
     assert weighted.item() == pytest.approx(expected, rel=1e-12)
+    nothing = term(FEATURES[:0], TARGETS[:0, 0], PREDICTIONS[:0, :1], weight=WEIGHT[:0])
+    assert nothing == 0
     plain = loop(FEATURES, TARGETS, PREDICTIONS, WINDOW, SLOPE, temperature, [1.0] * N)
     assert term(FEATURES, TARGETS, PREDICTIONS, **options).item() == pytest.approx(plain, rel=1e-12)
     one = loop(FEATURES, TARGETS[:, :1], PREDICTIONS[:, :1], WINDOW, SLOPE, temperature, [1.0] * N)
@@ -143,7 +145,9 @@ def test_loops_without_predictions_refuse_it():
     why = "cannot train 'conr', which has to see the predictions of each step: it computes the task loss by itself"
     with pytest.raises(ValueError, match=why):
         TappedMethod("conr", who="the callback")
-    with pytest.raises(ValueError, match="no method of two stages beside 'conr'.*got 'rnc', whose first stage has none"):
+    with pytest.raises(
+        ValueError, match=r"no method of two stages beside 'conr'.*got 'rnc', whose first stage has none"
+    ):
         methods.create("conr+rnc", {"rnc": {"stages": 2}})
     method = methods.create("conr")
     with pytest.raises(ValueError, match="expected predictions beside the features for 'conr', got none"):

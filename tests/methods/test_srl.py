@@ -1,6 +1,7 @@
 """SRL against loops: its three parts, the running means of its centers, its edges."""
 
 import copy
+import itertools
 import math
 
 import pytest
@@ -48,7 +49,7 @@ def loop(features, index, running, values, directions, temperature, weights):
     known = [(y, center) for y, center in zip(values.tolist(), path, strict=True) if center is not None]
     span = float(values[-1] - values[0])
     around = [max(dot(row, center) for _, center in known) for row in directions.tolist()]
-    energy = sum(math.dist(c, d) ** 2 / ((y - x) / span) for (x, c), (y, d) in zip(known, known[1:], strict=False))
+    energy = sum(math.dist(c, d) ** 2 / ((y - x) / span) for (x, c), (y, d) in itertools.pairwise(known))
     return total / len(z) + weights[0] * (1 - sum(around) / len(around)) + weights[1] * energy
 
 

@@ -105,7 +105,8 @@ def test_strengths_balance_the_parts_by_their_relative_weights():
         for make in (lambda z: z.pow(3).sum(), lambda z: vicreg(z)[0], lambda z: vicreg(z)[1])
     )
     strengths = [0.1 * weight * task / norm for weight, norm in zip((1, 1 / 25), own, strict=True)]
-    assert total.item() == pytest.approx(float(sum(a * b for a, b in zip(strengths, vicreg(features), strict=True))))
+    expected = sum(a * b for a, b in zip(strengths, vicreg(features), strict=True))
+    assert total.item() == pytest.approx(expected.item())
     assert set(method.scalars()) == {"variance_strength", "covariance_strength"}
 
 

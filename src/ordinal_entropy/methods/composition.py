@@ -496,7 +496,8 @@ def require(method: Composition, can: Collection[str], who: str, because: str, *
 
     Args:
         method: that is asked for.
-        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" and "predictions" where it does.
+        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" and "predictions"
+            where it does.
         who: the loop, in words.
         because: why it cannot do the rest.
         maps: features are maps, with masks.

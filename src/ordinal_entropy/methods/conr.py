@@ -135,27 +135,20 @@ class ConR(Method):
             raise ValueError(
                 f"expected features (n, d) for conr, which compares all pairs of rows, got {tuple(features.shape)}"
             )
-        outputs = step.outputs.detach()
+        beside = step.outputs.detach()
         if batch.weight is not None:
-            weight = batch.weight.to(outputs).expand_as(batch.targets).reshape(len(outputs), -1).mean(1, keepdim=True)
-            outputs = torch.cat([outputs, weight], 1)
-        found, numbers, mask = feature_rows(step._replace(outputs=outputs), gather=self.gather, predictions=True)
-        weight = numbers[:, -1] if batch.weight is not None else None
-        targets, predictions = numbers[:, : numbers.shape[1] - (weight is not None)].chunk(2, 1)
-        spread = self.spread.to(numbers)
+            weight = batch.weight.to(beside).expand_as(batch.targets)
+            weight = weight[:, None] if weight.dim() == 1 else weight
+            beside = torch.cat([beside, weight.mean(1, keepdim=True)], 1)
+        found, numbers, mask = feature_rows(step._replace(outputs=beside), gather=self.gather, predictions=True)
+        t, spread = step.outputs.shape[1], self.spread.to(numbers)
         return conr(
             found,
-            targets,
-            predictions,
+            numbers[:, :t],
+            numbers[:, t : 2 * t],
             self.window * spread,
             slope=self.slope / spread,
             temperature=self.temperature,
-            weight=weight,
+            weight=None if batch.weight is None else numbers[:, -1],
             mask=mask,
-        )
-
-    def extra_repr(self) -> str:
-        """The options."""
-        return (
-            f"window={self.window:g}, slope={self.slope:g}, temperature={self.temperature:g}, gather={self.gather}"
         )
