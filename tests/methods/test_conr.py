@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from ordinal_entropy import methods
+from ordinal_entropy.integrations.sklearn import OrdinalEntropyRegressor
 from ordinal_entropy.integrations.tapped import TappedMethod
 from ordinal_entropy.methods import Batch, Method, Step
 from ordinal_entropy.methods.conr import ConR
 from ordinal_entropy.methods.functional import conr
+from ordinal_entropy.training.stacked import members
 
 GENERATOR = torch.Generator().manual_seed(0)
 N = 12
@@ -154,6 +156,11 @@ def test_loops_without_predictions_refuse_it():
         method(FEATURES, TARGETS)
     assert method(FEATURES, TARGETS, predictions=PREDICTIONS).isfinite()
     assert set(method.requirements()) == {"term", "predictions"}
+
+
+def test_loops_that_train_heads_have_predictions_for_it():
+    assert OrdinalEntropyRegressor(method="hl-gauss+conr")._method().name == "hl-gauss+conr"
+    members.require_trainable(methods.create("hl-gauss+conr"))
 
 
 def test_mistakes_are_named():
