@@ -24,6 +24,7 @@ _NEEDS = {
     "stages": "train the encoder first and the head after it",
     "parameters": "have parameters of its own trained",
     "after_step": "see the model after each step",
+    "predictions": "see the predictions of each step",
 }
 
 
@@ -289,6 +290,10 @@ class Composition(Method):
     def _strengthened(self, name: str, step: Step, task_loss: Tensor | None) -> Tensor:
         """A term times its strength."""
         part = self._part(name)
+        if "predictions" in part.needs:
+            if step.outputs is None:
+                raise ValueError(f"expected predictions beside the features for {name!r}, got none")
+            step = step._replace(outputs=self.decode(step.outputs))
         if name not in self.balances:
             return self.strengths[name] * self._checked(name, part.term(step), step)
         return self._balance(name).weighted(
@@ -379,6 +384,12 @@ class Composition(Method):
             raise ValueError(
                 f"expected fixed strengths beside {staged[0]!r}, whose first stage has no task loss that a strength "
                 f"could be balanced against, got a balance for {', '.join(map(repr, self.balances))}"
+            )
+        blind = [name for name, part in self._each() if staged and "predictions" in part.needs]
+        if blind:
+            raise ValueError(
+                f"expected no method of two stages beside {blind[0]!r}, which has to {_NEEDS['predictions']}, got "
+                f"{staged[0]!r}, whose first stage has none"
             )
         if staged:
             self.stages, self.first_stage = self._part(staged[0]).stages, self._part(staged[0]).first_stage
@@ -494,7 +505,8 @@ def require(method: Composition, can: Collection[str], who: str, because: str, *
 
     Args:
         method: that is asked for.
-        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" where it does.
+        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" and "predictions"
+            where it does.
         who: the loop, in words.
         because: why it cannot do the rest.
         maps: features are maps, with masks.

@@ -60,7 +60,8 @@ class Method(nn.Module):
     kind: ClassVar[str] = "baseline"  # or one of KINDS
     paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
     cost: ClassVar[str] = ""  # of a step in rows m and width d, where it is more than a pass over the features
-    needs: ClassVar[frozenset[str]] = frozenset()  # beyond its kind: "views", "stages"
+    # Beyond its kind: "views", "stages", or "predictions": the steps of its terms have these as their outputs.
+    needs: ClassVar[frozenset[str]] = frozenset()
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
     views: int = 1  # augmented views of each row that a batch holds, one after the other
@@ -69,6 +70,7 @@ class Method(nn.Module):
     # Stacks call it once for many runs: a term of features (g, n, d), or with each buffer (g, ...) a loss of outputs
     # (g, n, o), is the mean over the groups.
     over_groups: ClassVar[bool] = False
+    exact_gradient: ClassVar[bool] = True  # False: a surrogate, which numerical differences do not confirm
     notes: tuple[str, ...] = ()  # what a log is to say, known after `prepare`
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:

@@ -1,8 +1,29 @@
 """The mathematics of the methods as pure functions on tensors."""
 
 from ordinal_entropy.methods.c_mixup import distance_quantile, mixing_probabilities
+from ordinal_entropy.methods.conr import conr
 from ordinal_entropy.methods.hl_gauss import hl_gauss
+from ordinal_entropy.methods.koleo import koleo
 from ordinal_entropy.methods.lds import density_weights
 from ordinal_entropy.methods.rank_n_contrast import rank_n_contrast
+from ordinal_entropy.methods.ranksim import ranks, ranksim
+from ordinal_entropy.methods.srl import center_contrast, envelope, homogeneity
+from ordinal_entropy.methods.uniformity import uniformity
+from ordinal_entropy.methods.vicreg import vicreg
 
-__all__ = ["density_weights", "distance_quantile", "hl_gauss", "mixing_probabilities", "rank_n_contrast"]
+__all__ = [
+    "center_contrast",
+    "conr",
+    "density_weights",
+    "distance_quantile",
+    "envelope",
+    "hl_gauss",
+    "homogeneity",
+    "koleo",
+    "mixing_probabilities",
+    "rank_n_contrast",
+    "ranks",
+    "ranksim",
+    "uniformity",
+    "vicreg",
+]

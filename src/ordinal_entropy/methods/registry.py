@@ -12,13 +12,19 @@ from ordinal_entropy.methods.averaging import EMA, SWA
 from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
+from ordinal_entropy.methods.conr import ConR
 from ordinal_entropy.methods.contract import KINDS, Method, overrides
 from ordinal_entropy.methods.fds import FDS
 from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
+from ordinal_entropy.methods.koleo import KoLeo
 from ordinal_entropy.methods.lds import LDS
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
+from ordinal_entropy.methods.ranksim import RankSim
+from ordinal_entropy.methods.srl import SRL
+from ordinal_entropy.methods.uniformity import Uniformity
+from ordinal_entropy.methods.vicreg import VICReg
 
 GROUP = "ordinal_entropy.methods"  # of entry points
 _HOOKS = {  # that parts of some kinds alone are asked for
@@ -86,6 +92,12 @@ _REGISTRY: dict[str, _Entry] = {
             "rnc": RankNContrast,
             "ema": EMA,
             "swa": SWA,
+            "conr": ConR,
+            "ranksim": RankSim,
+            "srl": SRL,
+            "vicreg": VICReg,
+            "koleo": KoLeo,
+            "uniformity": Uniformity,
         }.items()
     },
 }

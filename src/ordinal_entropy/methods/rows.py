@@ -66,7 +66,8 @@ def feature_rows(
     Args:
         step: with features ``(n, d)``, ``(b, n, d)`` or maps ``(b, d, h, w)``, each place of which is a row.
         gather: join the rows of all ranks, so that loss and gradient are those of one process.
-        predictions: put the outputs ``(n, o)`` behind the targets, without their gradient.
+        predictions: put the outputs ``(n, o)`` behind the targets, without their gradient; those that are no numbers,
+            as of a run that diverges, as 0.
 
     Returns:
         Features ``(n, d)`` and targets ``(n, t)``, of at least float32, and which rows count ``(n,)``, None for all.
@@ -84,7 +85,9 @@ def feature_rows(
     if predictions:
         targets = targets[:, None] if targets.dim() == 1 else targets
         mask = mask if mask is None or mask.dim() == 1 else mask.all(1)
-        targets = torch.cat([targets, step.outputs.detach().to(targets)], 1)
+        outputs = step.outputs.detach()
+        dtype = torch.promote_types(torch.promote_types(targets.dtype, outputs.dtype), torch.float32)
+        targets = torch.cat([targets.to(dtype), outputs.to(dtype).nan_to_num()], 1)
     data, _ = (
         distributed.join(lambda: rows(step.features, targets, mask), device=step.features.device)
         if gather

@@ -36,8 +36,8 @@ def check_method(make: Callable[[], Method], *, t: int = 1) -> None:
 
     Its kind and hooks; draws that come from the generator alone, and batches that are left as they were; copies,
     pickles and checkpoints; batches of few rows, of one target, of features that coincide or are zero; finite
-    gradients, equal to numerical ones in float64; lower precisions; masks, where it honours them; predictions of the
-    shape of the targets.
+    gradients, equal to numerical ones in float64 unless they are a surrogate (``exact_gradient``); lower precisions;
+    masks, where it honours them; predictions of the shape of the targets.
 
     Args:
         make: gives a new one at each call: a subclass of :class:`Method`, or a function.
@@ -156,6 +156,8 @@ def _degenerate(make: Callable[[], Method], t: int) -> None:
 
 
 def _gradient(make: Callable[[], Method], t: int) -> None:
+    if not make().exact_gradient:
+        return
     loop, batch = _Loop(make, t), _batch(6, t)
     before = loop.method
 

@@ -44,14 +44,8 @@ from ordinal_entropy.vision.split import Data, Picked, Shown, Split
 
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
-_CAPTURED = {
-    "head",
-    "loss",
-    "term",
-    "weights",
-    "averaging",
-    "after_step",
-}  # needs of parts whose steps can be a CUDA graph
+# Needs of parts whose steps can be a CUDA graph.
+_CAPTURED = {"head", "loss", "term", "weights", "averaging", "after_step", "predictions"}
 
 
 class _Calibration:
@@ -465,7 +459,7 @@ class Training(lightning.LightningModule):
 
 def require_trainable(method: Composition, split: Shown, settings: LargeTraining) -> None:
     """A ValueError where a method needs what this training cannot do."""
-    can = {*methods.KINDS, "views", "stages", "parameters", "after_step"}
+    can = {*methods.KINDS, "views", "stages", "parameters", "after_step", "predictions"}
     if not split.augmented:
         because = "without augmentation all views of an image are the same"
         methods.require(method, can - {"views"}, "training on images that are not augmented", because)
