@@ -256,3 +256,15 @@ def test_mistakes_are_named():
         task_loss(prepared(), LOGITS, TARGETS[:, :1])
     with pytest.raises(ValueError, match="got 1 rows with NaN"):
         task_loss(prepared(), LOGITS[:1], torch.full((1, 2), math.nan))
+
+
+@pytest.mark.slow
+def test_equals_another_implementation():
+    other = pytest.importorskip("hl_gauss_pytorch").HLGaussLoss(0.0, 6.0, num_bins=6, sigma=1.3)
+    targets = torch.tensor([0.0, 0.2, 2.5, 4.0, 6.0])
+    logits = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    own = -(hl_gauss(targets, torch.arange(7.0), 1.3) * logits.log_softmax(-1)).sum(-1).mean()
+    assert own.item() == pytest.approx(other(logits, targets).item(), rel=1e-5)
+    method = HLGauss(12, 0.5, low=0.0, high=9.0)
+    wide = torch.cat([torch.full((5, 2), -1e4), logits, torch.full((5, 4), -1e4)], 1)  # the first bin is at -1.5
+    assert torch.allclose(method.decode(wide)[:, 0], other(logits) + 0.5, rtol=1e-5)

@@ -106,7 +106,7 @@ class Bins(nn.Module):
         span = high - low
         alike = span == 0
         width = torch.where(alike, torch.where(low == 0, 1.0, low.abs()), span) / (self.count - 2 * self.padding)
-        below = torch.where(alike, self.count // 2 + 0.5, self.padding)
+        below = torch.where(alike, self.count // 2 + 0.5, torch.full_like(span, self.padding))
         self.low, self.width = (low - below * width).to(self.low), width.to(self.width)
 
     @property

@@ -112,7 +112,7 @@ class Levels(nn.Module):
         shares = []
         for number, own in zip(numbers.T.to(cuts), cuts, strict=True):
             counts = torch.bincount(torch.bucketize(number.contiguous(), own), minlength=self.count)
-            shares.append(1 - counts.cumsum(0)[:-1] / len(number))
+            shares.append(1 - counts.cumsum(0)[:-1].double() / len(number))
         self.share = torch.stack(shares).to(self.values)
         return (f"real targets are binned into {self.count} ordered levels",) if binned else ()
 
