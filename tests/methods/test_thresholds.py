@@ -226,6 +226,15 @@ def test_levels_are_the_distinct_targets_where_they_are_few():
     assert levels.share[1].tolist() == pytest.approx([k / 6 for k in (5, 4, 3, 2, 1)])
 
 
+def test_levels_are_distinct_in_the_type_that_they_have():
+    targets = torch.tensor([1.0, 1.0 + 1e-12, 2.0, 3.0], dtype=torch.float64)
+    assert Levels(6).prepare(targets) == () and len(targets.unique()) == 4
+    levels = Levels(6).float()
+    levels.prepare(targets)
+    assert levels.values.tolist() == [[1.0, 2.0, 3.0, 3.0, 3.0, 3.0]]
+    assert levels.share[0].tolist() == [0.5, 0.25, 0.0, 0.0, 0.0]
+
+
 @every
 def test_many_targets_are_binned_into_uniform_levels_and_the_log_is_told(name):
     train = torch.linspace(-1.0, 7.0, 101).double()[:, None]

@@ -96,7 +96,7 @@ class Levels(nn.Module):
     def prepare(self, targets: Tensor) -> tuple[str, ...]:
         """Takes the levels from the training targets; what a log is to say."""
         low, high = self._given
-        numbers = training_numbers(targets)
+        numbers = training_numbers(targets).to(self.values)  # distinct ones are those of the type that levels have
         numbers = numbers if low is None and high is None else numbers.clamp(low, high)
         values, binned = [], False
         for number in numbers.T:
@@ -107,10 +107,9 @@ class Levels(nn.Module):
                 distinct = torch.linspace(first, last, self.count, dtype=number.dtype, device=number.device)
                 binned = True
             values.append(torch.cat([distinct, distinct[-1:].expand(self.count - len(distinct))]))
-        self.values = torch.stack(values).to(self.values)
-        cuts = self._cuts()
+        self.values = torch.stack(values)
         shares = []
-        for number, own in zip(numbers.T.to(cuts), cuts, strict=True):
+        for number, own in zip(numbers.T, self._cuts(), strict=True):
             counts = torch.bincount(torch.bucketize(number.contiguous(), own), minlength=self.count)
             shares.append(1 - counts.cumsum(0)[:-1].double() / len(number))
         self.share = torch.stack(shares).to(self.values)
