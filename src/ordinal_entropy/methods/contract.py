@@ -6,6 +6,7 @@ are joined by :func:`ordinal_entropy.methods.compose`, and :func:`ordinal_entrop
 place where network and hooks are put together.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -160,11 +161,16 @@ class Method(nn.Module):
         return None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        for name, buffer in self._buffers.items():
-            saved = state_dict.get(prefix + name)
-            if buffer is not None and isinstance(saved, Tensor) and saved.shape != buffer.shape:
-                self._buffers[name] = buffer.new_zeros(saved.shape)
+        resize_buffers(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def resize_buffers(module: nn.Module, state_dict: Mapping[str, Any], prefix: str) -> None:
+    """Gives the buffers of a module the shapes that they were saved with, for its ``_load_from_state_dict``."""
+    for name, buffer in module._buffers.items():
+        saved = state_dict.get(prefix + name)
+        if buffer is not None and isinstance(saved, Tensor) and saved.shape != buffer.shape:
+            module._buffers[name] = buffer.new_zeros(saved.shape)
 
 
 def overrides(method: Method, hook: str) -> bool:

@@ -2,9 +2,14 @@
 
 from ordinal_entropy.methods.c_mixup import distance_quantile, mixing_probabilities
 from ordinal_entropy.methods.conr import conr
+from ordinal_entropy.methods.coral import coral
+from ordinal_entropy.methods.corn import corn
+from ordinal_entropy.methods.dldl import dldl
 from ordinal_entropy.methods.hl_gauss import hl_gauss
 from ordinal_entropy.methods.koleo import koleo
 from ordinal_entropy.methods.lds import density_weights
+from ordinal_entropy.methods.mean_variance import mean_variance
+from ordinal_entropy.methods.or_cnn import or_cnn
 from ordinal_entropy.methods.rank_n_contrast import rank_n_contrast
 from ordinal_entropy.methods.ranksim import ranks, ranksim
 from ordinal_entropy.methods.srl import center_contrast, envelope, homogeneity
@@ -26,4 +31,18 @@ __all__ = [
     "ranksim",
     "uniformity",
     "vicreg",
+from ordinal_entropy.methods.sord import sord
+
+__all__ = [
+    "coral",
+    "corn",
+    "density_weights",
+    "distance_quantile",
+    "dldl",
+    "hl_gauss",
+    "mean_variance",
+    "mixing_probabilities",
+    "or_cnn",
+    "rank_n_contrast",
+    "sord",
 ]

@@ -10,21 +10,29 @@ from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
 from ordinal_entropy.methods.averaging import EMA, SWA
 from ordinal_entropy.methods.c_mixup import CMixup
+from ordinal_entropy.methods.ce import CrossEntropy
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
 from ordinal_entropy.methods.conr import ConR
 from ordinal_entropy.methods.contract import KINDS, Method, overrides
+from ordinal_entropy.methods.coral import CORAL
+from ordinal_entropy.methods.corn import CORN
+from ordinal_entropy.methods.dldl import DLDL
+from ordinal_entropy.methods.dldl_v2 import DLDLv2
 from ordinal_entropy.methods.fds import FDS
 from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
 from ordinal_entropy.methods.koleo import KoLeo
 from ordinal_entropy.methods.lds import LDS
+from ordinal_entropy.methods.mean_variance import MeanVariance
+from ordinal_entropy.methods.or_cnn import ORCNN
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 from ordinal_entropy.methods.ranksim import RankSim
 from ordinal_entropy.methods.srl import SRL
 from ordinal_entropy.methods.uniformity import Uniformity
 from ordinal_entropy.methods.vicreg import VICReg
+from ordinal_entropy.methods.sord import SORD
 
 GROUP = "ordinal_entropy.methods"  # of entry points
 _HOOKS = {  # that parts of some kinds alone are asked for
@@ -84,7 +92,15 @@ _REGISTRY: dict[str, _Entry] = {
     **{
         name: _entry_of(name, method)
         for name, method in {
+            "ce": CrossEntropy,
             "hl-gauss": HLGauss,
+            "dldl": DLDL,
+            "dldl-v2": DLDLv2,
+            "sord": SORD,
+            "mean-variance": MeanVariance,
+            "or-cnn": ORCNN,
+            "coral": CORAL,
+            "corn": CORN,
             "huber": Huber,
             "lds": LDS,
             "c-mixup": CMixup,
