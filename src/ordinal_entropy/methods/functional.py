@@ -12,6 +12,7 @@ from ordinal_entropy.methods.mean_variance import mean_variance
 from ordinal_entropy.methods.or_cnn import or_cnn
 from ordinal_entropy.methods.rank_n_contrast import rank_n_contrast
 from ordinal_entropy.methods.ranksim import ranks, ranksim
+from ordinal_entropy.methods.sord import sord
 from ordinal_entropy.methods.srl import center_contrast, envelope, homogeneity
 from ordinal_entropy.methods.uniformity import uniformity
 from ordinal_entropy.methods.vicreg import vicreg
@@ -19,30 +20,22 @@ from ordinal_entropy.methods.vicreg import vicreg
 __all__ = [
     "center_contrast",
     "conr",
-    "density_weights",
-    "distance_quantile",
-    "envelope",
-    "hl_gauss",
-    "homogeneity",
-    "koleo",
-    "mixing_probabilities",
-    "rank_n_contrast",
-    "ranks",
-    "ranksim",
-    "uniformity",
-    "vicreg",
-from ordinal_entropy.methods.sord import sord
-
-__all__ = [
     "coral",
     "corn",
     "density_weights",
     "distance_quantile",
     "dldl",
+    "envelope",
     "hl_gauss",
+    "homogeneity",
+    "koleo",
     "mean_variance",
     "mixing_probabilities",
     "or_cnn",
     "rank_n_contrast",
+    "ranks",
+    "ranksim",
     "sord",
+    "uniformity",
+    "vicreg",
 ]

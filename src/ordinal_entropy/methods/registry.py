@@ -29,10 +29,10 @@ from ordinal_entropy.methods.or_cnn import ORCNN
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 from ordinal_entropy.methods.ranksim import RankSim
+from ordinal_entropy.methods.sord import SORD
 from ordinal_entropy.methods.srl import SRL
 from ordinal_entropy.methods.uniformity import Uniformity
 from ordinal_entropy.methods.vicreg import VICReg
-from ordinal_entropy.methods.sord import SORD
 
 GROUP = "ordinal_entropy.methods"  # of entry points
 _HOOKS = {  # that parts of some kinds alone are asked for
