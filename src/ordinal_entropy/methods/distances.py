@@ -6,6 +6,27 @@ from torch import Tensor
 _ROUNDINGS = 16  # of the squared lengths of centered rows: a smaller squared distance is none
 
 
+def grouped(features: Tensor, targets: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, or groups of rows, as groups: features, targets without a graph, and which rows count.
+
+    Args:
+        features: ``(n, d)`` or ``(g, n, d)``.
+        targets: ``(n,)`` or ``(n, t)``; of groups ``(g, n)`` or ``(g, n, t)``.
+        mask: boolean ``(n,)`` or ``(g, n)``.
+
+    Returns:
+        ``(g, n, d)``, ``(g, n, t)`` and ``(g, n)``; without groups, g is 1.
+
+    Example:
+        >>> [tuple(each.shape) for each in grouped(torch.ones(3, 2), torch.ones(3))]
+        [(1, 3, 2), (1, 3, 1), (1, 3)]
+    """
+    features = features if features.dim() == 3 else features[None]
+    shape = features.shape[:2]
+    counts = torch.ones(shape, dtype=torch.bool, device=features.device) if mask is None else mask.reshape(shape)
+    return features, targets.detach().reshape(*shape, -1), counts
+
+
 def accurate(rows: Tensor) -> Tensor:
     """The rows in float64, where the device has it: products lose half of the digits of close pairs.
 
@@ -62,3 +83,20 @@ def distances(rows: Tensor) -> Tensor:
     rows, squares = centered(rows)
     diagonal = torch.eye(rows.shape[-2], dtype=torch.bool, device=rows.device)
     return cross_distances(rows, squares, rows, squares).masked_fill(diagonal, 0)
+
+
+def mean_distance(distances: Tensor, counts: Tensor) -> Tensor:
+    """The mean over all pairs of rows that count, ``(..., 1, 1)``; 1 where it is 0, or there is no pair.
+
+    Args:
+        distances: ``(..., n, n)``.
+        counts: boolean ``(..., n)``.
+
+    Example:
+        >>> mean_distance(torch.tensor([[0.0, 2.0], [2.0, 0.0]]), torch.tensor([True, True]))
+        tensor([[2.]])
+    """
+    own = counts.sum(-1)
+    total = torch.where(counts[..., :, None] & counts[..., None, :], distances, 0).sum((-2, -1))
+    mean = (total / (own * (own - 1)).clamp(min=1))[..., None, None]
+    return torch.where(mean > 0, mean, 1)

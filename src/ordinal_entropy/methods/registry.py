@@ -17,7 +17,9 @@ from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
 from ordinal_entropy.methods.lds import LDS
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
+from ordinal_entropy.methods.ph_reg import PHReg
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
+from ordinal_entropy.methods.rot_reg import ROTReg
 
 GROUP = "ordinal_entropy.methods"  # of entry points
 _HOOKS = {  # that parts of some kinds alone are asked for
@@ -82,6 +84,8 @@ _REGISTRY: dict[str, _Entry] = {
             "c-mixup": CMixup,
             "fds": FDS,
             "rnc": RankNContrast,
+            "ph-reg": PHReg,
+            "rot-reg": ROTReg,
         }.items()
     },
 }
