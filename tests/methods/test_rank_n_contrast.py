@@ -9,6 +9,7 @@ import torch
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Batch, Step
+from ordinal_entropy.methods import rank_n_contrast as module
 from ordinal_entropy.methods.functional import rank_n_contrast
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 
@@ -138,10 +139,24 @@ def test_collapsed_features_far_from_zero_keep_their_precision():
     assert (1e-4 * close.grad - exact.grad).norm() < 1e-6 * exact.grad.norm()
 
 
-def test_no_tensor_is_larger_than_one_matrix_of_distances():
-    """What the graph keeps, and what the way back makes, stays below a tensor of all pairs and numbers."""
+@pytest.mark.parametrize("pairs", [1, 30, 63])  # blocks of one anchor, of three with a rest, of all but two
+def test_blocks_of_anchors_change_nothing(monkeypatch, pairs):
+    def value_and_gradient():
+        features = FEATURES.clone().requires_grad_()
+        loss = rank_n_contrast(features, TARGETS, 0.5, torch.arange(9) % 4 != 1)
+        loss.backward()
+        return loss.detach(), features.grad
+
+    whole = value_and_gradient()
+    monkeypatch.setattr(module, "_PAIRS", pairs)
+    torch.testing.assert_close(value_and_gradient(), whole, rtol=1e-12, atol=1e-15)
+
+
+def test_no_tensor_is_larger_than_one_block_of_distances(monkeypatch):
+    """What the graph keeps, and what the way back makes: neither all pairs, nor pairs of a block and numbers."""
     n, d = 64, 50
     largest = 0
+    monkeypatch.setattr(module, "_PAIRS", n * n // 4)
 
     class Sizes(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -155,7 +170,14 @@ def test_no_tensor_is_larger_than_one_matrix_of_distances():
     features = torch.randn(n, d, requires_grad=True)
     with Sizes():
         rank_n_contrast(features, torch.rand(n, 3)).backward()
-    assert largest <= n * n
+    assert largest <= max(n * n // 4, n * d)
+
+
+def test_there_is_no_second_derivative_that_could_be_wrong():
+    features = FEATURES.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(rank_n_contrast(features, TARGETS), features, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        gradient.sum().backward()
 
 
 def test_views_and_stages():

@@ -10,9 +10,12 @@ from ordinal_entropy.methods.koleo import koleo
 from ordinal_entropy.methods.lds import density_weights
 from ordinal_entropy.methods.mean_variance import mean_variance
 from ordinal_entropy.methods.or_cnn import or_cnn
+from ordinal_entropy.methods.ph_reg import ph_reg, topology_and_dimension
 from ordinal_entropy.methods.rank_n_contrast import rank_n_contrast
 from ordinal_entropy.methods.ranksim import ranks, ranksim
+from ordinal_entropy.methods.rot_reg import rot_reg, sinkhorn_plan
 from ordinal_entropy.methods.sord import sord
+from ordinal_entropy.methods.spanning_tree import minimum_spanning_tree
 from ordinal_entropy.methods.srl import center_contrast, envelope, homogeneity
 from ordinal_entropy.methods.uniformity import uniformity
 from ordinal_entropy.methods.vicreg import vicreg
@@ -30,12 +33,17 @@ __all__ = [
     "homogeneity",
     "koleo",
     "mean_variance",
+    "minimum_spanning_tree",
     "mixing_probabilities",
     "or_cnn",
+    "ph_reg",
     "rank_n_contrast",
     "ranks",
     "ranksim",
+    "rot_reg",
+    "sinkhorn_plan",
     "sord",
+    "topology_and_dimension",
     "uniformity",
     "vicreg",
 ]

@@ -27,8 +27,10 @@ from ordinal_entropy.methods.lds import LDS
 from ordinal_entropy.methods.mean_variance import MeanVariance
 from ordinal_entropy.methods.or_cnn import ORCNN
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
+from ordinal_entropy.methods.ph_reg import PHReg
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 from ordinal_entropy.methods.ranksim import RankSim
+from ordinal_entropy.methods.rot_reg import ROTReg
 from ordinal_entropy.methods.sord import SORD
 from ordinal_entropy.methods.srl import SRL
 from ordinal_entropy.methods.uniformity import Uniformity
@@ -114,6 +116,8 @@ _REGISTRY: dict[str, _Entry] = {
             "vicreg": VICReg,
             "koleo": KoLeo,
             "uniformity": Uniformity,
+            "ph-reg": PHReg,
+            "rot-reg": ROTReg,
         }.items()
     },
 }

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy import distributed
-from ordinal_entropy.layouts import rows
+from ordinal_entropy.layouts import Rows, rows
 from ordinal_entropy.methods.contract import Step
 
 
@@ -94,6 +94,37 @@ def feature_rows(
         else (rows(step.features, targets, mask), None)
     )
     return data.features[0], data.targets[0], None if data.amount is None else data.amount[0] > 0
+
+
+def feature_groups(step: Step, name: str, *, gather: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Features and targets of a step as groups of rows, for terms that compare the rows of a group, and are its mean.
+
+    Args:
+        step: with features ``(n, d)``, one group, or ``(g, n, d)``.
+        name: of the method, for the message where there are others.
+        gather: join the rows of all ranks, as in :func:`feature_rows`.
+
+    Returns:
+        Features ``(g, n, d)`` and targets ``(g, n, t)``, of at least float32, and which rows count ``(g, n)``.
+
+    Example:
+        >>> import torch
+        >>> from ordinal_entropy.methods import Batch
+        >>> feature_groups(Step(Batch(None, torch.tensor([1.0, 2.0])), torch.ones(2, 3), None, None), "mine")[1].shape
+        torch.Size([1, 2, 1])
+    """
+    if step.features.dim() not in (2, 3):
+        raise ValueError(
+            f"expected features (n, d) for {name}, which compares all pairs of rows, got "
+            f"{tuple(step.features.shape)}: average maps over their places first"
+        )
+
+    def own() -> Rows:
+        return rows(step.features, step.batch.targets, step.batch.mask, per="image")
+
+    data, _ = distributed.join(own, device=step.features.device) if gather else (own(), None)
+    shape = data.features.shape[:2]
+    return data.features, data.targets, data.features.new_ones(shape) > 0 if data.amount is None else data.amount > 0
 
 
 def _numbers(t: int) -> str:
