@@ -58,7 +58,7 @@ class Method(nn.Module):
 
     kind: ClassVar[str] = "baseline"  # or one of KINDS
     paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
-    needs: ClassVar[frozenset[str]] = frozenset()  # beyond its kind: "views", "stages"
+    needs: ClassVar[frozenset[str]] = frozenset()  # beyond its kind: "views", "stages", "tables"
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
     views: int = 1  # augmented views of each row that a batch holds, one after the other
@@ -122,7 +122,7 @@ class Method(nn.Module):
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Told of each training step: features before they are calibrated, without their graph, and targets.
 
-        Under data parallelism those of its own rank; what is to be of all ranks is joined in :meth:`end_epoch`.
+        Under data parallelism those of its own rank; what is to be of all ranks is for the method to join.
         """
 
     def end_epoch(self) -> None:

@@ -8,15 +8,23 @@ from typing import Any, NamedTuple
 
 from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods.ada import ADA
+from ordinal_entropy.methods.balanced_mse import BalancedMSE, BalancedMSEGAI
 from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
 from ordinal_entropy.methods.contract import KINDS, Method, overrides
+from ordinal_entropy.methods.dist_loss import DistLoss
 from ordinal_entropy.methods.fds import FDS
+from ordinal_entropy.methods.focal_r import FocalR
+from ordinal_entropy.methods.gar import GAR
 from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
 from ordinal_entropy.methods.lds import LDS
+from ordinal_entropy.methods.mixup import Mixup
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
+from ordinal_entropy.methods.power_losses import L1, L2
+from ordinal_entropy.methods.quantile import Quantile
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 
 GROUP = "ordinal_entropy.methods"  # of entry points
@@ -77,9 +85,19 @@ _REGISTRY: dict[str, _Entry] = {
         name: _entry_of(name, method)
         for name, method in {
             "hl-gauss": HLGauss,
+            "quantile": Quantile,
+            "l1": L1,
+            "l2": L2,
             "huber": Huber,
+            "balanced-mse": BalancedMSE,
+            "balanced-mse-gai": BalancedMSEGAI,
+            "focal-r": FocalR,
+            "gar": GAR,
+            "dist-loss": DistLoss,
             "lds": LDS,
             "c-mixup": CMixup,
+            "mixup": Mixup,
+            "ada": ADA,
             "fds": FDS,
             "rnc": RankNContrast,
         }.items()
