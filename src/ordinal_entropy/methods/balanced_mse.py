@@ -33,8 +33,8 @@ def balanced_mse(
         weight: ``(..., n)``, factor of a row's loss.
 
     Returns:
-        Scalar, at least float32, with memory for ``(n, n, t)``. A batch of a single row has nothing to be balanced
-        by: its loss is the squared error, to which a small noise brings any batch. Without rows, a zero that is part
+        Scalar, at least float32, with memory for ``(n, n, t)``. A batch of a single row says nothing of how frequent
+        targets are: its loss is the squared error, not the 0 that the formula has. Without rows, a zero that is part
         of the graph.
 
     Example:

@@ -34,8 +34,9 @@ def test_what_is_computed_together():
     assert rank(member("baseline")) == 0
     assert {rank(member(name)) for name in ("ld", "oe", "lt", "oe-balanced")} == {1}
     assert rank(member("lt"), torch.tensor([[0.0], [1.0]])) == 0  # nothing to pull
-    assert rank(member("classification")) == 2
-    assert {rank(member(name)) for name in ("huber", "huber+oe", "lds", "hl-gauss", "rnc", "classification+ld")} == {3}
+    assert {rank(member(name)) for name in ("classification", "huber", "quantile", "gar")} == {2}
+    alone = ("huber+oe", "balanced-mse", "lds", "mixup", "hl-gauss", "rnc", "classification+ld")
+    assert {rank(member(name)) for name in alone} == {3}
     assert rank(member("oe", max_samples=2)) == rank(member("oe", memory=8)) == 3  # draws, or remembers
     assert kind_of(member("ld", strength=0.1), targets) == kind_of(member("ld", strength=2.0), targets)
     assert kind_of(member("ld", samples=2), targets) != kind_of(member("ld", samples=3), targets)
@@ -83,6 +84,32 @@ def test_strengths_of_alike_runs_are_their_own():
             torch.testing.assert_close(together.network.parameters.of_run(place)[name], view, rtol=1e-12, atol=1e-14)
         assert together.scalars(place) == pytest.approx(alone.scalars(0), rel=1e-12)
         assert bool(together.scalars(place)) is (k == 3)
+
+
+OVER_GROUPS = {
+    "l1": {}, "l2": {}, "huber": {}, "focal-r": {}, "gar": {}, "dist-loss": {}, "quantile": {},
+    "balanced-mse": {"learned": False}, "balanced-mse-gai": {"learned": False, "components": 2},
+}  # fmt: skip
+
+
+def test_losses_over_groups_are_those_of_each_run():
+    own = [member(name, seed, **given) for name, given in OVER_GROUPS.items() for seed in (0, 1)]
+    given = rows(len(own), batch_size=9)
+    order = order_of(own, given)
+    given = given._replace(inputs=given.inputs[order], targets=given.targets[order] * 3)
+    make = lambda members, of: Stack(  # noqa: E731
+        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+    )
+    together = make([own[k] for k in order], given)
+    assert together.singles == []
+    together.advance(4)
+    for place, k in enumerate(order):
+        one = Rows(given.inputs[[place]], given.targets[[place]], [0], [20], [place], epochs=6, batch_size=9)
+        alone = make([own[k]], one)
+        alone.advance(4)
+        for name, view in alone.network.parameters.of_run(0).items():
+            of_run = together.network.parameters.of_run(place)[name]
+            torch.testing.assert_close(of_run, view, rtol=1e-9, atol=1e-12, msg=own[k].method.name)
 
 
 def test_a_state_is_gone_back_to():
