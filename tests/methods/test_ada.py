@@ -51,8 +51,9 @@ def test_all_rows_of_a_cluster_move_by_one_factor_that_is_drawn():
         for moved, rows in ((found.inputs, INPUTS), (found.targets, TARGETS)):
             still = moved - rows  # proportional to the distance from the mean of the cluster
             assert torch.allclose(still.sum(0), torch.zeros(()).double(), atol=1e-9)
-        apart = torch.cdist(found.inputs, found.inputs) / torch.cdist(INPUTS, INPUTS).fill_diagonal_(1)
-        factor = 1 / torch.tensor(method.gammas()).double().sqrt()
+        after, before = (each[:, :1] - each[:, :1].T for each in (found.inputs, INPUTS))
+        apart = after / before.fill_diagonal_(1)
+        factor = 1 / torch.tensor(method.gammas(), dtype=torch.float64).sqrt()
         close = ((apart[..., None] - factor).abs() < 1e-9).sum((0, 1))
         seen.add(int(close.argmax()))
         assert close.max() >= N  # pairs within clusters
@@ -107,6 +108,6 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"inputs \(n, features\) for ada, .* got tuple"):
         ADA().change(Batch((INPUTS, INPUTS), TARGETS))
     with pytest.raises(
-        ValueError, match="my loop cannot train 'ada', which has to see inputs as rows of numbers: images"
+        ValueError, match="my loop cannot train 'ada', which has to see inputs as rows of numbers: no tables"
     ):
-        methods.require(methods.create("ada"), set(methods.KINDS), "my loop", "images")
+        methods.require(methods.create("ada"), set(methods.KINDS), "my loop", "no tables")

@@ -45,10 +45,10 @@ def test_a_noise_of_each_number_measures_it_in_its_own_unit():
 
 def test_the_batch_stands_for_the_integral():
     """Of many targets, the mean over the batch is what the mixture has in closed form."""
-    y = torch.randn(2000, 1, dtype=torch.float64, generator=seeded(2))
-    p = torch.linspace(-1.5, 1.5, 2000)[:, None].double()
+    y = torch.randn(1000, 1, dtype=torch.float64, generator=seeded(2))
+    p = torch.linspace(-1.5, 1.5, 1000)[:, None].double()
     noise = 0.8
-    sampled = balanced_mse(p, y, noise) - 2 * noise**2 * math.log(2000)
+    sampled = balanced_mse(p, y, noise) - 2 * noise**2 * math.log(1000)
     assert sampled.item() == pytest.approx(balanced_mse_gai(p, y, noise, NORMAL).item(), abs=0.03)
 
 
@@ -82,17 +82,16 @@ def test_the_noise_is_learned_or_stays(name):
 
 
 @pytest.mark.parametrize("name", ["balanced-mse", "balanced-mse-gai"])
-def test_the_noise_comes_to_the_standard_deviation_of_the_errors(name):
-    y = torch.randn(400, 1, dtype=torch.float64, generator=seeded(3))
-    p = y + 0.3 * torch.randn(400, 1, dtype=torch.float64, generator=seeded(4))
-    method = methods.create(name).double()
-    method.prepare(y)
-    optimizer = torch.optim.Adam(method.parameters(), lr=0.05)
-    for _ in range(80):
-        optimizer.zero_grad()
+def test_the_noise_is_drawn_to_the_standard_deviation_of_the_errors(name):
+    y = torch.randn(300, 1, dtype=torch.float64, generator=seeded(3))
+    p = y + 0.3 * torch.randn(300, 1, dtype=torch.float64, generator=seeded(4))
+    slopes = []
+    for noise in (0.2, 0.4):
+        method = methods.create(name, noise=noise)
+        method.prepare(y)
         method.task_loss(Step(Batch(None, y), torch.zeros(1), p, None)).backward()
-        optimizer.step()
-    assert method.scalars()["noise"].item() == pytest.approx(0.3, rel=0.15)
+        slopes.append(method.parts[name].log_noise.grad.item())
+    assert slopes[0] < 0 < slopes[1]
 
 
 def test_densities_equal_those_of_torch():
@@ -131,8 +130,8 @@ def test_a_mixture_is_as_likely_as_that_of_scikit_learn():
     sklearn = pytest.importorskip("sklearn.mixture")
     generator = seeded(5)
     for rows in (
-        torch.rand(2000, 1, dtype=torch.float64, generator=generator).log().neg(),
-        torch.randn(2000, 2, dtype=torch.float64, generator=generator).cumsum(1).exp(),
+        torch.rand(1000, 1, dtype=torch.float64, generator=generator).log().neg(),
+        torch.randn(1000, 2, dtype=torch.float64, generator=generator).cumsum(1).exp(),
     ):
         other = sklearn.GaussianMixture(6, n_init=3, random_state=0, max_iter=300).fit(rows.numpy())
         found = log_densities(rows, fit_mixture(rows, 6)).logsumexp(0).mean().item()

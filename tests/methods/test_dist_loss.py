@@ -11,13 +11,29 @@ TARGETS = torch.randn(300, dtype=torch.float64, generator=torch.Generator().manu
 PREDICTIONS = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).exp()
 
 
-def test_the_distance_is_wassersteins():
+def test_the_distance_is_that_of_sorted_predictions():
+    distribution = distribution_of(TARGETS, 0.01)
+    quantiles = quantiles_at((torch.arange(40).double()[:, None] + 0.5) / 40, distribution)[:, 0]
+    expected = (PREDICTIONS.sort().values - quantiles).abs().mean()
+    assert dist_loss(PREDICTIONS, PREDICTIONS, distribution).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_that_is_the_wasserstein_distance():
     stats = pytest.importorskip("scipy.stats")
     distribution = distribution_of(TARGETS, 0.01)
-    found = dist_loss(PREDICTIONS, PREDICTIONS, distribution)
-    levels = (torch.arange(40).double() + 0.5) / 40
-    quantiles = quantiles_at(levels[:, None], distribution)[:, 0]
-    assert found.item() == pytest.approx(stats.wasserstein_distance(PREDICTIONS.numpy(), quantiles.numpy()), rel=1e-12)
+    quantiles = quantiles_at((torch.arange(40).double()[:, None] + 0.5) / 40, distribution)[:, 0]
+    expected = stats.wasserstein_distance(PREDICTIONS.numpy(), quantiles.numpy())
+    assert dist_loss(PREDICTIONS, PREDICTIONS, distribution).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_level_between_two_values_has_the_lower_one_in_every_precision(dtype):
+    targets = torch.arange(10).repeat_interleave(20)  # a tenth of the rows have each
+    distribution = [each.to(dtype) for each in distribution_of(targets, 0.005)]
+    levels = torch.arange(1, 10, dtype=dtype)[:, None] / 10
+    found = quantiles_at(levels, type(distribution_of(targets, 0.1))(*distribution))[:, 0]
+    assert (found - torch.arange(9)).abs().max() < 0.3
 
 
 def test_quantiles_of_a_narrow_kernel_are_those_of_the_targets():

@@ -66,13 +66,12 @@ def test_quantiles_do_not_cross_and_the_median_lies_between():
 
 def test_the_smallest_loss_is_at_the_quantiles():
     targets = torch.rand(2001, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).exp()
-    p = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([p], lr=0.02)
-    for _ in range(400):
-        optimizer.zero_grad()
-        pinball(p.expand(2001, 1, 3), targets, LEVELS).backward()
-        optimizer.step()
-    assert torch.allclose(p, targets[:, 0].quantile(torch.tensor(LEVELS).double()), atol=0.02)
+    best = targets[:, 0].quantile(torch.tensor(LEVELS).double())
+    smallest = pinball(best.expand(2001, 1, 3), targets, LEVELS)
+    for k in range(3):
+        for away in (-0.05, 0.05):
+            other = best + away * torch.eye(3)[k]
+            assert pinball(other.expand(2001, 1, 3), targets, LEVELS) > smallest
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -94,7 +93,7 @@ def test_an_option_on_the_command_line():
 
 def test_mistakes_are_named():
     for quantiles in ((0.1, 0.9), (0.5, 0.1), (0.0, 0.5), (0.5, 0.5), ()):
-        with pytest.raises(ValueError, match="ascending quantiles between 0 and 1 with 0.5 among them"):
+        with pytest.raises(ValueError, match="ascending quantiles between 0 and 1 with"):
             Quantile(quantiles)
     with pytest.raises(ValueError, match=r"predictions with 6 numbers a row, got \(6, 5\)"):
         loss_of(OUTPUTS.flatten(1)[:, :5], TARGETS)

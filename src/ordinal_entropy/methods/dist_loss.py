@@ -11,6 +11,8 @@ from ordinal_entropy.methods.density import density_table
 from ordinal_entropy.methods.rows import paired, prediction_rows
 from ordinal_entropy.methods.training_targets import training_numbers
 
+_LOWER = 1e-6  # by which levels are lowered: what so many rows are exactly below falls to one side in every precision
+
 
 class Distribution(NamedTuple):
     """Distributions of ``t`` numbers, as the share of each that lies below each point of a grid."""
@@ -54,7 +56,7 @@ def quantiles_at(levels: Tensor, distribution: Distribution) -> Tensor:
     wanted = levels.mT.contiguous()  # (..., t, n)
     below = below.expand(*wanted.shape[:-1], -1).contiguous()
     last = below.shape[-1] - 1
-    right = torch.searchsorted(below, wanted).clamp(1, last)
+    right = torch.searchsorted(below, wanted - _LOWER).clamp(1, last)
     before, after = below.gather(-1, right - 1), below.gather(-1, right)
     rise = after - before
     share = torch.where(rise > 0, (wanted - before) / torch.where(rise > 0, rise, 1), 0.5).clamp(0, 1)
