@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import processes
 from ordinal_entropy import methods
-from ordinal_entropy.methods import Batch, Step
+from ordinal_entropy.methods import Batch, Step, functional
 
 
 def seeded(seed):
@@ -237,6 +238,31 @@ def test_wrong_shapes_are_named(name):
         loss_of(prepared(name), OUTPUTS[:, :1], TARGETS)
     with pytest.raises(ValueError, match="expected predictions, got None"):
         loss_of(prepared(name), None, TARGETS)
+
+
+def _functions():
+    scale = torch.ones(1, T).double()
+    mixture, distribution = functional.fit_mixture(TRAIN, 2), functional.distribution_of(TRAIN, 0.05)
+    return {
+        "focal_r": functional.focal_r,
+        "gar": functional.gar,
+        "balanced_mse": lambda p, y, **given: functional.balanced_mse(p, y, scale, **given),
+        "balanced_mse_gai": lambda p, y, **given: functional.balanced_mse_gai(p, y, scale, mixture, **given),
+        "dist_loss": lambda p, y, **given: functional.dist_loss(p, y, distribution, **given),
+        "pinball": lambda p, y, **given: functional.pinball(p[..., None].expand(*p.shape, 2), y, (0.5, 0.9), **given),
+    }
+
+
+@pytest.mark.parametrize("name", _functions())
+def test_no_value_is_looked_at(name):
+    """As in a CUDA graph: tensors without values are enough."""
+    function = _functions()[name]
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        p, y, weight, mask = (mode.from_tensor(each) for each in (OUTPUTS, TARGETS, WEIGHT, MASK))
+        p.requires_grad_()
+        loss = function(p, y, mask=mask, weight=weight)
+        (gradient,) = torch.autograd.grad(loss, p)
+        assert loss.shape == () and gradient.shape == p.shape
 
 
 GATHERED = [name for name in CASES if "gather" in methods.options(name)]

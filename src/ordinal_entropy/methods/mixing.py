@@ -40,7 +40,9 @@ def mixed(batch: Batch, partner: Tensor, share: Tensor) -> Batch:
     )
 
 
-def host_draws(generator: torch.Generator | None) -> np.random.Generator:
+def host_draws(
+    generator: torch.Generator | None,
+) -> "np.random.Generator":  # a name alone: numpy.random loads when used
     """A generator on the host, which has a Beta distribution, out of the one that a loop gives."""
     device = None if generator is None else generator.device
     return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator, device=device)))
