@@ -48,6 +48,17 @@ class Detached(Term):
         return step.features.detach().sum()
 
 
+class Surrogate(Term):
+    exact_gradient = False
+
+    def term(self, step):
+        return step.features.sum() - step.features.sum().detach()
+
+
+class Unannounced(Surrogate):
+    exact_gradient = True
+
+
 class Rows(Term):
     def term(self, step):
         return step.features.sum(1)
@@ -94,6 +105,7 @@ class Wrong(Method):
         (Infinite, "degenerate batches: .*finite"),
         (Sqrt, "expected a finite gradient for features of zero"),
         (Detached, "a value with a gradient"),
+        (Unannounced, "the gradient: Jacobian mismatch"),
         (Rows, r"expected a scalar from the method 'it' in step 1, got the shape \(12,\)"),
         (Global, "expected draws from the generator alone"),
         (InPlace, "expected targets of the batch left as they were"),
@@ -104,3 +116,7 @@ class Wrong(Method):
 def test_a_method_that_does_not_is_told_what_is_wrong(wrong, why):
     with pytest.raises(AssertionError, match=f"{wrong.__name__}: .*{why}"):
         check_method(wrong)
+
+
+def test_a_gradient_that_is_a_surrogate_is_held_against_no_differences():
+    check_method(Surrogate)

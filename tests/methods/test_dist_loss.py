@@ -62,7 +62,7 @@ def test_equal_predictions_are_ranked_in_their_order_and_part():
 
 def test_mistakes_are_named():
     for options, message in (
-        ({"share": -1.0}, "share to be a number from 0 on, got -1"),
+        ({"distance_weight": -1.0}, "distance_weight to be a number from 0 on, got -1"),
         ({"bandwidth": 0.0}, "bandwidth as a fraction of the range from 0.0001 to 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -133,9 +133,9 @@ def test_the_best_logits_decode_to_the_target(predict, sigma):
     targets = torch.linspace(-3.0, 7.0, 101).double()[:, None]
     method = HLGauss(100, sigma, predict)
     method.prepare(targets)
-    places = (targets - method.low) / method.width
+    places = (targets - method.bins.low) / method.bins.width
     logits = hl_gauss(places, torch.arange(101), sigma)[:, 0].clamp(min=1e-300).log()
-    off = (method.decode(logits) - targets).abs().max() / method.width
+    off = (method.decode(logits) - targets).abs().max() / method.bins.width
     assert off < {"mean": 0.02, "median": 0.1, "mode": 0.5 + 1e-9}[predict]
 
 
@@ -143,7 +143,7 @@ def test_decoding_equals_a_loop():
     likely = LOGITS[:, :BINS].softmax(-1)
     for predict in ("mean", "median", "mode"):
         method = prepared(TARGETS[:, :1], predict=predict)
-        low, width = float(method.low), float(method.width)
+        low, width = float(method.bins.low), float(method.bins.width)
         for row, found in zip(likely.tolist(), method.decode(LOGITS[:, :BINS])[:, 0].tolist(), strict=True):
             until = 0.0
             for k, own in enumerate(row):
@@ -188,14 +188,14 @@ def test_few_rows_and_an_all_false_mask(rows):
 @pytest.mark.parametrize("value", [0.0, -4.0, 1e20])
 def test_one_distinct_target_is_predicted(value):
     method = prepared(torch.full((5, 1), value, dtype=torch.float64), bins=13)
-    places = (torch.tensor([[value]], dtype=torch.float64) - method.low) / method.width
+    places = (torch.tensor([[value]], dtype=torch.float64) - method.bins.low) / method.bins.width
     logits = hl_gauss(places, torch.arange(14), 1.0)[:, 0].clamp(min=1e-300).log()
     assert method.decode(logits).item() == pytest.approx(value, abs=1e-9 * max(abs(value), 1))
 
 
 def test_targets_beyond_the_range_count_as_its_ends():
     method = prepared(TARGETS[:, :1])
-    low = method.low
+    low = method.bins.low
     loss = [
         task_loss(method, LOGITS[:1, :BINS], torch.full((1, 1), each, dtype=torch.float64))
         for each in (-1e9, float(low))
@@ -236,7 +236,7 @@ def test_the_range_is_state_and_a_fresh_method_takes_it_as_it_was():
 
 def test_mistakes_are_named():
     for options, message in [
-        ({"bins": 12}, "more than 12 bins for a range with 3 sigma of 2 bins.*got 12"),
+        ({"bins": 12}, "more than 12 bins for a range with 6 of them beyond it on both sides, got 12"),
         ({"bins": 2.0}, "bins to be a whole number, got 2.0"),
         ({"sigma": 0.0}, "sigma to be a positive number, got 0"),
         ({"predict": "mid"}, "predict to be one of mean, median, mode, got 'mid'"),
@@ -256,3 +256,15 @@ def test_mistakes_are_named():
         task_loss(prepared(), LOGITS, TARGETS[:, :1])
     with pytest.raises(ValueError, match="got 1 rows with NaN"):
         task_loss(prepared(), LOGITS[:1], torch.full((1, 2), math.nan))
+
+
+@pytest.mark.slow
+def test_equals_another_implementation():
+    other = pytest.importorskip("hl_gauss_pytorch").HLGaussLoss(0.0, 6.0, num_bins=6, sigma=1.3)
+    targets = torch.tensor([0.0, 0.2, 2.5, 4.0, 6.0])
+    logits = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    own = -(hl_gauss(targets, torch.arange(7.0), 1.3) * logits.log_softmax(-1)).sum(-1).mean()
+    assert own.item() == pytest.approx(other(logits, targets).item(), rel=1e-5)
+    method = HLGauss(12, 0.5, low=0.0, high=9.0)
+    wide = torch.cat([torch.full((5, 2), -1e4), logits, torch.full((5, 4), -1e4)], 1)  # the first bin is at -1.5
+    assert torch.allclose(method.decode(wide)[:, 0], other(logits) + 0.5, rtol=1e-5)

@@ -118,7 +118,7 @@ CASES = {
     "balanced-mse": ({"noise": 0.6}, balanced_mse, 2, 1e-6),  # the noise is a float32 parameter
     "balanced-mse-gai": ({"noise": 0.6, "components": 1}, balanced_mse_gai, 2, 1e-6),
     "gar": ({"alpha": 0.3}, gar, 0, 1e-12),
-    "dist-loss": ({"share": 0.4, "bandwidth": 0.05}, dist_loss, 1, 1e-2),  # of the grid of the density
+    "dist-loss": ({"distance_weight": 0.4, "bandwidth": 0.05}, dist_loss, 1, 1e-2),  # of the grid of the density
 }
 MAPS = [name for name in CASES if methods.create(name).takes_maps(name)]
 

@@ -23,18 +23,34 @@ def show_methods(
     with errors.one_sentence():
         console = screen.output()
         if not name:
-            rows = [(each, _kind(each), methods.describe(each)) for each in methods.names()]
-            console.print(terminal.grid(["method", "kind", "what it does"], rows))
+            rows = [(each, _kind(each), "yes" if _maps(each) else "", methods.describe(each)) for each in _by_kind()]
+            console.print(terminal.grid(["method", "kind", "maps", "what it does"], rows))
+            console.print("maps: trains on depth and crowd too, whose targets are maps.")
             return
         methods.create(name)
         for part in methods.split(name):
             console.print(Text(f"{part}: {methods.describe(part)}", style="bold"), soft_wrap=True)
-            for need in methods.create(part).requirements():
+            made = methods.create(part)
+            (own,) = made.parts.values()
+            about = {"paper": own.paper, "cost": own.cost, "maps": "" if made.takes_maps(part) else "rows only"}
+            for what, text in about.items():
+                if text:
+                    console.print(f"  {what}: {text}", soft_wrap=True, markup=False)
+            for need in made.requirements():
                 console.print(f"  {methods.what_is_needed(need)}", soft_wrap=True)
             values = methods.option_defaults(part).items()
             shown = {f"method.{part}.{option}": "none" if value is None else value for option, value in values}
             terminal.show_pairs(console, shown)
 
 
+def _by_kind() -> list[str]:
+    kinds = ["baseline", *methods.KINDS]
+    return sorted(methods.names(), key=lambda name: kinds.index(_kind(name)))
+
+
 def _kind(method: str) -> str:
     return next(iter(methods.create(method).requirements()), "baseline")
+
+
+def _maps(method: str) -> bool:
+    return methods.create(method).takes_maps(method)

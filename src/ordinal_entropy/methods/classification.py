@@ -72,6 +72,7 @@ class Classification(Method):
     """
 
     kind = "head"
+    paper = "Zhang, Yang, Mi, Zheng and Yao, Improving Deep Regression with Ordinal Entropy, ICLR 2023"
     maps = True
     over_groups: ClassVar[bool] = True
     low: float | Tensor

@@ -17,7 +17,7 @@ from ordinal_entropy.balance import Balance
 from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, overrides, zero
 
 _STAGES = (("joint",), ("encoder", "head"))
-_ONE_OF = ("weights", "mixing", "smoothing")  # parts of these kinds do not join
+_ONE_OF = ("weights", "mixing", "smoothing", "averaging")  # parts of these kinds do not join
 _NEEDS = {
     **KINDS,
     "views": "see several augmented views of each row",
@@ -25,11 +25,12 @@ _NEEDS = {
     "tables": "see inputs as rows of numbers",
     "parameters": "have parameters of its own trained",
     "after_step": "see the model after each step",
+    "predictions": "see the predictions of each step",
 }
 
 
 class Composition(Method):
-    """Parts joined into one method: at most one head or prediction loss, weighting, mixing and smoothing; any terms.
+    """Parts joined into one method: any terms, and at most one part of every other kind, of heads and losses one.
 
     :func:`ordinal_entropy.methods.create` makes it of names.
 
@@ -74,7 +75,7 @@ class Composition(Method):
         self.steps = 0  # of this process, for messages
         self._t: int | None = None  # numbers of a target, after `prepare`
         self._predicting = self._only("head", "loss")
-        self._weighting, self._mixing, self._smoothing = (self._only(kind) for kind in _ONE_OF)
+        self._weighting, self._mixing, self._smoothing, self._averaging = (self._only(kind) for kind in _ONE_OF)
         self._terms = [name for name in parts if name in self.strengths or name in self.balances]
         self._set_stages()
 
@@ -102,6 +103,11 @@ class Composition(Method):
     def smooths(self) -> bool:
         """Whether features change on their way to the head."""
         return self._smoothing is not None
+
+    @property
+    def averages(self) -> bool:
+        """Whether predictions are made by an average of the weights."""
+        return self._averaging is not None
 
     @property
     def own_head(self) -> bool:
@@ -254,6 +260,10 @@ class Composition(Method):
         for _, part in self._each():
             part.end_epoch()
 
+    def share(self, step: Tensor, steps: int) -> Tensor:
+        """Of the part that averages."""
+        return super().share(step, steps) if self._averaging is None else self._part(self._averaging).share(step, steps)
+
     def after_step(self, model: nn.Module) -> None:
         """Every part is told."""
         for _, part in self._each():
@@ -281,6 +291,10 @@ class Composition(Method):
     def _strengthened(self, name: str, step: Step, task_loss: Tensor | None) -> Tensor:
         """A term times its strength."""
         part = self._part(name)
+        if "predictions" in part.needs:
+            if step.outputs is None:
+                raise ValueError(f"expected predictions beside the features for {name!r}, got none")
+            step = step._replace(outputs=self.decode(step.outputs))
         if name not in self.balances:
             return self.strengths[name] * self._checked(name, part.term(step), step)
         return self._balance(name).weighted(
@@ -371,6 +385,12 @@ class Composition(Method):
             raise ValueError(
                 f"expected fixed strengths beside {staged[0]!r}, whose first stage has no task loss that a strength "
                 f"could be balanced against, got a balance for {', '.join(map(repr, self.balances))}"
+            )
+        blind = [name for name, part in self._each() if staged and "predictions" in part.needs]
+        if blind:
+            raise ValueError(
+                f"expected no method of two stages beside {blind[0]!r}, which has to {_NEEDS['predictions']}, got "
+                f"{staged[0]!r}, whose first stage has none"
             )
         if staged:
             self.stages, self.first_stage = self._part(staged[0]).stages, self._part(staged[0]).first_stage
@@ -486,7 +506,8 @@ def require(method: Composition, can: Collection[str], who: str, because: str, *
 
     Args:
         method: that is asked for.
-        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" where it does.
+        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" and "predictions"
+            where it does.
         who: the loop, in words.
         because: why it cannot do the rest.
         maps: features are maps, with masks.

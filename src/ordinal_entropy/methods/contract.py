@@ -6,6 +6,7 @@ are joined by :func:`ordinal_entropy.methods.compose`, and :func:`ordinal_entrop
 place where network and hooks are put together.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -18,6 +19,7 @@ KINDS = {  # of a part but the baseline, and what a loop must let it do
     "mixing": "change the batch before the network sees it",
     "smoothing": "change the features on their way to the head",
     "term": "add to the loss",
+    "averaging": "predict by an average of the weights of its steps",
 }
 
 
@@ -58,7 +60,10 @@ class Method(nn.Module):
 
     kind: ClassVar[str] = "baseline"  # or one of KINDS
     paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
-    needs: ClassVar[frozenset[str]] = frozenset()  # beyond its kind: "views", "stages", "tables"
+    cost: ClassVar[str] = ""  # of a step in rows m and width d, where it is more than a pass over the features
+    # Beyond its kind: "views", "stages"; "predictions": the steps of its terms have these as their outputs; "tables":
+    # inputs are rows of numbers (n, features).
+    needs: ClassVar[frozenset[str]] = frozenset()
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
     views: int = 1  # augmented views of each row that a batch holds, one after the other
@@ -67,6 +72,7 @@ class Method(nn.Module):
     # Stacks call it once for many runs: a term of features (g, n, d), or with each buffer (g, ...) a loss of outputs
     # (g, n, o), is the mean over the groups.
     over_groups: ClassVar[bool] = False
+    exact_gradient: ClassVar[bool] = True  # False: a surrogate, which numerical differences do not confirm
     notes: tuple[str, ...] = ()  # what a log is to say, known after `prepare`
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
@@ -128,6 +134,18 @@ class Method(nn.Module):
     def end_epoch(self) -> None:
         """Told that all training rows were seen once more."""
 
+    def share(self, step: Tensor, steps: int) -> Tensor:
+        """How much the weights after a step are of the average that predictions are made by.
+
+        Args:
+            step: counted from 1, any shape.
+            steps: of the whole training.
+
+        Returns:
+            In the shape of the step, from 0 to 1; 1 where the average is those weights alone.
+        """
+        return torch.ones_like(step, dtype=torch.float64)
+
     def after_step(self, model: nn.Module) -> None:
         """Told that the optimizer stepped."""
 
@@ -144,11 +162,16 @@ class Method(nn.Module):
         return None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        for name, buffer in self._buffers.items():
-            saved = state_dict.get(prefix + name)
-            if buffer is not None and isinstance(saved, Tensor) and saved.shape != buffer.shape:
-                self._buffers[name] = buffer.new_zeros(saved.shape)
+        resize_buffers(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def resize_buffers(module: nn.Module, state_dict: Mapping[str, Any], prefix: str) -> None:
+    """Gives the buffers of a module the shapes that they were saved with, for its ``_load_from_state_dict``."""
+    for name, buffer in module._buffers.items():
+        saved = state_dict.get(prefix + name)
+        if buffer is not None and isinstance(saved, Tensor) and saved.shape != buffer.shape:
+            module._buffers[name] = buffer.new_zeros(saved.shape)
 
 
 def overrides(method: Method, hook: str) -> bool:

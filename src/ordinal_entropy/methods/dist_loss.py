@@ -68,12 +68,12 @@ def dist_loss(
     predictions: Tensor,
     targets: Tensor,
     distribution: Distribution,
-    share: float = 1.0,
+    distance_weight: float = 1.0,
     *,
     mask: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """The mean of ``|p - y| + share * |p - q(r)|``, with ``q(r)`` the target quantile at the rank of the prediction.
+    """The mean of ``|p - y| + distance_weight * |p - q(r)|``: ``q(r)`` is the target quantile at the rank of ``p``.
 
     The ``k``-th smallest of ``n`` predictions is held against the quantile at ``(k - 1/2) / n``; the mean of these is
     the Wasserstein distance between the predictions and ``n`` quantiles.
@@ -82,7 +82,7 @@ def dist_loss(
         predictions: ``(n,)`` or ``(..., n, t)``; each number of each ``(n, t)`` is ranked by itself.
         targets: of the same shape.
         distribution: of each number, as :func:`distribution_of` gives it.
-        share: of the distance between the distributions.
+        distance_weight: of the distance between the distributions.
         mask: boolean ``(..., n)``, rows that count.
         weight: ``(..., n)``, factor of a row's loss.
 
@@ -100,7 +100,7 @@ def dist_loss(
     rank = order.argsort(dim=-2, stable=True).argsort(dim=-2)
     count = p.shape[-2] if mask is None else mask.sum(-1)[..., None, None].clamp(min=1)
     levels = ((rank + 0.5).to(p.dtype) / count).clamp(max=1)
-    losses = (p - y).abs() + share * (p - quantiles_at(levels, distribution)).abs()
+    losses = (p - y).abs() + distance_weight * (p - quantiles_at(levels, distribution)).abs()
     return weighted_mean(losses.mean(-1), mask, weight)
 
 
@@ -108,7 +108,7 @@ class DistLoss(Method):
     """Absolute error, and distance of sorted predictions to the quantiles of the training targets (Dist Loss).
 
     Args:
-        share: of the distance between the distributions, beside the error.
+        distance_weight: of the distance between the distributions, beside the error.
         bandwidth: standard deviation of the kernel of the density, as a fraction of the range of the training targets.
         gather: sort the predictions of all ranks.
 
@@ -128,13 +128,13 @@ class DistLoss(Method):
     high: Tensor
     below: Tensor
 
-    def __init__(self, share: float = 1.0, bandwidth: float = 0.005, gather: bool = False) -> None:
+    def __init__(self, distance_weight: float = 1.0, bandwidth: float = 0.005, gather: bool = False) -> None:
         super().__init__()
-        if not 0 <= share < math.inf:
-            raise ValueError(f"expected share to be a number from 0 on, got {share}")
+        if not 0 <= distance_weight < math.inf:
+            raise ValueError(f"expected distance_weight to be a number from 0 on, got {distance_weight}")
         if not 1e-4 <= bandwidth <= 1:
             raise ValueError(f"expected bandwidth as a fraction of the range from 0.0001 to 1, got {bandwidth}")
-        self.share, self.bandwidth, self.gather = float(share), float(bandwidth), gather
+        self.distance_weight, self.bandwidth, self.gather = float(distance_weight), float(bandwidth), gather
         for name in ("low", "high"):  # (t,), of the training targets; empty before `prepare`
             self.register_buffer(name, torch.zeros(0, dtype=torch.float64))
         self.register_buffer("below", torch.zeros(0, 0, dtype=torch.float64))  # (t, points)
@@ -149,8 +149,10 @@ class DistLoss(Method):
             raise ValueError("expected prepare(targets) before the first step, which takes their distribution")
         found = prediction_rows(step, gather=self.gather)
         known = Distribution(self.low, self.high, self.below)
-        return dist_loss(found.outputs, found.targets, known, self.share, mask=found.mask, weight=found.weight)
+        return dist_loss(
+            found.outputs, found.targets, known, self.distance_weight, mask=found.mask, weight=found.weight
+        )
 
     def extra_repr(self) -> str:
         """The options."""
-        return f"share={self.share}, bandwidth={self.bandwidth}, gather={self.gather}"
+        return f"distance_weight={self.distance_weight}, bandwidth={self.bandwidth}, gather={self.gather}"

@@ -9,23 +9,38 @@ from typing import Any, NamedTuple
 from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
 from ordinal_entropy.methods.ada import ADA
+from ordinal_entropy.methods.averaging import EMA, SWA
 from ordinal_entropy.methods.balanced_mse import BalancedMSE, BalancedMSEGAI
 from ordinal_entropy.methods.c_mixup import CMixup
+from ordinal_entropy.methods.ce import CrossEntropy
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
+from ordinal_entropy.methods.conr import ConR
 from ordinal_entropy.methods.contract import KINDS, Method, overrides
+from ordinal_entropy.methods.coral import CORAL
+from ordinal_entropy.methods.corn import CORN
 from ordinal_entropy.methods.dist_loss import DistLoss
+from ordinal_entropy.methods.dldl import DLDL
+from ordinal_entropy.methods.dldl_v2 import DLDLv2
 from ordinal_entropy.methods.fds import FDS
 from ordinal_entropy.methods.focal_r import FocalR
 from ordinal_entropy.methods.gar import GAR
 from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
+from ordinal_entropy.methods.koleo import KoLeo
 from ordinal_entropy.methods.lds import LDS
+from ordinal_entropy.methods.mean_variance import MeanVariance
 from ordinal_entropy.methods.mixup import Mixup
+from ordinal_entropy.methods.or_cnn import ORCNN
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
 from ordinal_entropy.methods.power_losses import L1, L2
 from ordinal_entropy.methods.quantile import Quantile
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
+from ordinal_entropy.methods.ranksim import RankSim
+from ordinal_entropy.methods.sord import SORD
+from ordinal_entropy.methods.srl import SRL
+from ordinal_entropy.methods.uniformity import Uniformity
+from ordinal_entropy.methods.vicreg import VICReg
 
 GROUP = "ordinal_entropy.methods"  # of entry points
 _HOOKS = {  # that parts of some kinds alone are asked for
@@ -35,6 +50,7 @@ _HOOKS = {  # that parts of some kinds alone are asked for
     "task_loss": ("head", "loss"),
     "change": ("weights", "mixing"),
     "calibrate": ("smoothing",),
+    "share": ("averaging",),
 }
 _STRENGTHS = ("strength", "balance")  # options of every term, which the composition holds
 
@@ -84,7 +100,15 @@ _REGISTRY: dict[str, _Entry] = {
     **{
         name: _entry_of(name, method)
         for name, method in {
+            "ce": CrossEntropy,
             "hl-gauss": HLGauss,
+            "dldl": DLDL,
+            "dldl-v2": DLDLv2,
+            "sord": SORD,
+            "mean-variance": MeanVariance,
+            "or-cnn": ORCNN,
+            "coral": CORAL,
+            "corn": CORN,
             "quantile": Quantile,
             "l1": L1,
             "l2": L2,
@@ -100,6 +124,14 @@ _REGISTRY: dict[str, _Entry] = {
             "ada": ADA,
             "fds": FDS,
             "rnc": RankNContrast,
+            "ema": EMA,
+            "swa": SWA,
+            "conr": ConR,
+            "ranksim": RankSim,
+            "srl": SRL,
+            "vicreg": VICReg,
+            "koleo": KoLeo,
+            "uniformity": Uniformity,
         }.items()
     },
 }

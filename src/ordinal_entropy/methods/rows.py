@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy import distributed
-from ordinal_entropy.layouts import rows
+from ordinal_entropy.layouts import Rows, rows
 from ordinal_entropy.methods.contract import Step
 
 
@@ -69,17 +69,21 @@ def output_rows(step: Step, width: int, t: int = 1, *, gather: bool = False) -> 
 def _of_all_ranks(step: Step, t: int) -> OutputRows:
     """Rows of the joined batch; weights travel as one more number of the targets."""
     outputs, (_, targets, mask, weight, _) = step.outputs, step.batch
-    columns = targets[:, None] if targets.dim() == 1 else targets
-    if columns.shape[-1] != t:
-        raise ValueError(f"expected targets of {_numbers(t)} a row, got {tuple(targets.shape)}")
-    mask = mask if mask is None or mask.dim() == 1 else mask.all(1)
-    if weight is not None:
-        weight = rows(outputs.detach(), targets, mask, weight).amount
-        assert weight is not None
-        columns = torch.cat([columns.detach(), weight[0, :, None].to(columns.dtype)], 1)
-    data, _ = distributed.join(lambda: rows(outputs, columns, mask), device=outputs.device)
-    weight = None if weight is None else data.targets[..., t]
-    return OutputRows(data.features, data.targets[..., :t], data.amount, weight)
+
+    def own() -> Rows:
+        columns = targets[:, None] if targets.dim() == 1 else targets
+        if columns.shape[-1] != t:
+            raise ValueError(f"expected targets of {_numbers(t)} a row, got {tuple(targets.shape)}")
+        inside = mask if mask is None or mask.dim() == 1 else mask.all(1)
+        if weight is not None:
+            factor = rows(outputs.detach(), targets, inside, weight).amount
+            assert factor is not None
+            columns = torch.cat([columns.to(factor.dtype), factor.T], 1)
+        return rows(outputs, columns, inside)
+
+    data, _ = distributed.join(own, device=outputs.device)
+    every = None if weight is None else data.targets[..., t]
+    return OutputRows(data.features, data.targets[..., :t], data.amount, every)
 
 
 def prediction_rows(step: Step, *, gather: bool = False) -> OutputRows:
@@ -111,10 +115,10 @@ def paired(predictions: Tensor, targets: Tensor, mask: Tensor | None = None) -> 
     if predictions.dim() == 1:
         predictions, targets = predictions[:, None], targets[:, None]
     dtype = torch.promote_types(predictions.dtype, torch.float32)
-    both = predictions.to(dtype), targets.to(dtype)
-    return (
-        both if mask is None else (torch.where(mask[..., None], both[0], 0), torch.where(mask[..., None], both[1], 0))
-    )
+    predictions, targets = predictions.to(dtype), targets.to(dtype)
+    if mask is not None:
+        predictions, targets = (torch.where(mask[..., None], each, 0) for each in (predictions, targets))
+    return predictions, targets
 
 
 def feature_rows(
@@ -125,7 +129,8 @@ def feature_rows(
     Args:
         step: with features ``(n, d)``, ``(b, n, d)`` or maps ``(b, d, h, w)``, each place of which is a row.
         gather: join the rows of all ranks, so that loss and gradient are those of one process.
-        predictions: put the outputs ``(n, o)`` behind the targets, without their gradient.
+        predictions: put the outputs ``(n, o)`` behind the targets, without their gradient; those that are no numbers,
+            as of a run that diverges, as 0.
 
     Returns:
         Features ``(n, d)`` and targets ``(n, t)``, of at least float32, and which rows count ``(n,)``, None for all.
@@ -143,7 +148,9 @@ def feature_rows(
     if predictions:
         targets = targets[:, None] if targets.dim() == 1 else targets
         mask = mask if mask is None or mask.dim() == 1 else mask.all(1)
-        targets = torch.cat([targets, step.outputs.detach().to(targets)], 1)
+        outputs = step.outputs.detach()
+        dtype = torch.promote_types(torch.promote_types(targets.dtype, outputs.dtype), torch.float32)
+        targets = torch.cat([targets.to(dtype), outputs.to(dtype).nan_to_num()], 1)
     data, _ = (
         distributed.join(lambda: rows(step.features, targets, mask), device=step.features.device)
         if gather

@@ -25,6 +25,7 @@ _HOOKS = {  # of which a part of a kind must have one
     "mixing": ("change",),
     "smoothing": ("calibrate",),
     "term": ("term",),
+    "averaging": ("share",),
 }
 _WIDTH, _ROWS = 5, 12
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.05}  # relative to float64
@@ -35,8 +36,8 @@ def check_method(make: Callable[[], Method], *, t: int = 1) -> None:
 
     Its kind and hooks; draws that come from the generator alone, and batches that are left as they were; copies,
     pickles and checkpoints; batches of few rows, of one target, of features that coincide or are zero; finite
-    gradients, equal to numerical ones in float64; lower precisions; masks, where it honours them; predictions of the
-    shape of the targets.
+    gradients, equal to numerical ones in float64 unless they are a surrogate (``exact_gradient``); lower precisions;
+    masks, where it honours them; predictions of the shape of the targets.
 
     Args:
         make: gives a new one at each call: a subclass of :class:`Method`, or a function.
@@ -47,7 +48,7 @@ def check_method(make: Callable[[], Method], *, t: int = 1) -> None:
         >>> check_method(Huber)
         >>> check_method(Method)
         Traceback (most recent call last):
-        AssertionError: Method: expected kind to be one of head, loss, weights, mixing, smoothing, term, got 'baseline'
+        AssertionError: Method: expected kind to be one of head, loss, ..., term, averaging, got 'baseline'
     """
     name = type(make()).__name__
     for what, check in (
@@ -155,6 +156,8 @@ def _degenerate(make: Callable[[], Method], t: int) -> None:
 
 
 def _gradient(make: Callable[[], Method], t: int) -> None:
+    if not make().exact_gradient:
+        return
     loop, batch = _Loop(make, t), _batch(6, t)
     before = loop.method
 

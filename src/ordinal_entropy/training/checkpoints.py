@@ -167,7 +167,7 @@ class OfImages(NamedTuple):
     """What a file of a run on images holds of it."""
 
     epoch: int  # epochs done
-    weights: dict[str, Tensor]  # of the network
+    weights: dict[str, Tensor]  # of the network that predicts: an average, where there is one
     method: dict[str, Tensor]  # its state; none in files from before methods had parts
     facts: dict[str, Any]
     path: Path
@@ -188,10 +188,11 @@ def load_images(path: Path) -> OfImages:
     if not path.exists():
         raise ValueError(f"expected a trained run with {path.name} in {path.parent}, got none")
     content = runs.load_tensors(path, _OF_IMAGES, remedy=_REMEDY_OF_TRAINED)
-    weights, method = (
+    weights, method, average = (
         {key[len(start) :]: value for key, value in content["state_dict"].items() if str(key).startswith(start)}
-        for start in ("network.", "method.")
+        for start in ("network.", "method.", "average.model.")
     )
+    weights = average or weights
     method = {key: value for key, value in method.items() if not key.startswith(_BEFORE_PARTS)}
     found = OfImages(len(content["history"]), weights, method, content["facts"], path)
     with found.reading():

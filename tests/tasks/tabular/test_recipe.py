@@ -376,7 +376,7 @@ def test_published_splits_of_a_real_table(tmp_path):
     "damage",
     [
         lambda state: state["own"].pop(next(iter(state["own"]))),
-        lambda state: state["own_best"].update({"method.parts.hl-gauss.low": torch.zeros(7, dtype=torch.float64)}),
+        lambda state: state["own_best"].update({"method.parts.hl-gauss.bins.low": torch.zeros(7, dtype=torch.float64)}),
         lambda state: state["own_mean"].update({"elsewhere": torch.zeros(1)}),
     ],
     ids=["a tensor is missing", "another shape", "a parameter that is not there"],

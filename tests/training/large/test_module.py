@@ -1,5 +1,6 @@
 """Training through Lightning against a loop written by hand, and against itself after a stop."""
 
+import copy
 import importlib.util
 import json
 import math
@@ -72,7 +73,7 @@ def same(left: Training, right: Training) -> bool:
 
 
 @pytest.mark.parametrize(("precision", "rel"), [("float32", 1e-5), ("float64", 1e-13)])
-@pytest.mark.parametrize("method", ["baseline", "oe", "oe-balanced"])
+@pytest.mark.parametrize("method", ["baseline", "oe", "oe-balanced", "ema"])
 def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
     data, settings, dtype = some_data(), replace(SETTINGS, precision=precision), getattr(torch, precision)
     weighted = replace(data.train, weights=torch.linspace(0.5, 1.5, 60))
@@ -80,6 +81,7 @@ def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
     history = run(module, tmp_path)
 
     network, regularizer = a_network().to(dtype), methods.create(method).to(dtype)
+    average = copy.deepcopy(network)
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True)
     losses, scores, strengths = [], [], []
     with torch.random.fork_rng():
@@ -99,10 +101,13 @@ def test_equals_a_loop_written_by_hand(tmp_path, method, precision, rel):
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
-            network.eval()
+                kept = min(0.999, (1 + len(losses)) / (10 + len(losses))) if method == "ema" else 0.0
+                for own, now in zip(average.state_dict().values(), network.state_dict().values(), strict=True):
+                    own.copy_(kept * own + (1 - kept) * now)
+            average.eval()
             with torch.no_grad():
                 images = normalized(data.test.images.pixels, (0.5,) * 3, (0.5,) * 3, dtype=dtype)
-                scores.append((network(images) - data.test.targets).abs().mean().item())
+                scores.append((average(images) - data.test.targets).abs().mean().item())
             if method == "oe-balanced":
                 strengths.append([value.item() for value in regularizer.scalars().values()])
     assert module.losses == pytest.approx(losses, rel=rel)
@@ -294,7 +299,7 @@ def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
         assert all(torch.equal(left.weights[key], right.weights[key]) for key in left.weights)
 
 
-@pytest.mark.parametrize("method", ["oe", "oe-balanced"])
+@pytest.mark.parametrize("method", ["oe", "oe-balanced", "ema"])
 def test_goes_on_from_every_epoch(tmp_path, method):
     whole = a_module(method)
     history = run(whole, tmp_path / "whole")

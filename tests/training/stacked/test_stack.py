@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ordinal_entropy import methods
-from ordinal_entropy.training.stacked.members import Member, Rows, kind_of, order_of
+from ordinal_entropy.training.stacked.members import Member, Rows, joined, kind_of, order_of
 from ordinal_entropy.training.stacked.network import Shape
 from ordinal_entropy.training.stacked.stack import Stack
 
@@ -34,8 +34,9 @@ def test_what_is_computed_together():
     assert rank(member("baseline")) == 0
     assert {rank(member(name)) for name in ("ld", "oe", "lt", "oe-balanced")} == {1}
     assert rank(member("lt"), torch.tensor([[0.0], [1.0]])) == 0  # nothing to pull
-    assert {rank(member(name)) for name in ("classification", "huber", "quantile", "gar")} == {2}
-    alone = ("huber+oe", "balanced-mse", "lds", "mixup", "hl-gauss", "rnc", "classification+ld")
+    heads = ("classification", "ce", "hl-gauss", "mean-variance", "or-cnn", "corn", "quantile")
+    assert {rank(member(name)) for name in (*heads, "huber", "gar")} == {2}
+    alone = ("huber+oe", "balanced-mse", "lds", "mixup", "coral", "rnc", "classification+ld")
     assert {rank(member(name)) for name in alone} == {3}
     assert rank(member("oe", max_samples=2)) == rank(member("oe", memory=8)) == 3  # draws, or remembers
     assert kind_of(member("ld", strength=0.1), targets) == kind_of(member("ld", strength=2.0), targets)
@@ -86,32 +87,6 @@ def test_strengths_of_alike_runs_are_their_own():
         assert bool(together.scalars(place)) is (k == 3)
 
 
-OVER_GROUPS = {
-    "l1": {}, "l2": {}, "huber": {}, "focal-r": {}, "gar": {}, "dist-loss": {}, "quantile": {},
-    "balanced-mse": {"learned": False}, "balanced-mse-gai": {"learned": False, "components": 2},
-}  # fmt: skip
-
-
-def test_losses_over_groups_are_those_of_each_run():
-    own = [member(name, seed, **given) for name, given in OVER_GROUPS.items() for seed in (0, 1)]
-    given = rows(len(own), batch_size=9)
-    order = order_of(own, given)
-    given = given._replace(inputs=given.inputs[order], targets=given.targets[order] * 3)
-    make = lambda members, of: Stack(  # noqa: E731
-        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
-    )
-    together = make([own[k] for k in order], given)
-    assert together.singles == []
-    together.advance(4)
-    for place, k in enumerate(order):
-        one = Rows(given.inputs[[place]], given.targets[[place]], [0], [20], [place], epochs=6, batch_size=9)
-        alone = make([own[k]], one)
-        alone.advance(4)
-        for name, view in alone.network.parameters.of_run(0).items():
-            of_run = together.network.parameters.of_run(place)[name]
-            torch.testing.assert_close(of_run, view, rtol=1e-9, atol=1e-12, msg=own[k].method.name)
-
-
 def test_a_state_is_gone_back_to():
     names = ("baseline", "oe-balanced", "huber")
     stack = stack_of([member(name, seed) for seed, name in enumerate(names)])
@@ -159,3 +134,44 @@ def test_a_network_may_have_other_depths():
     stack = Stack([member("oe")], own, rows(1), learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
     stack.advance(2)
     assert len(stack.network.parameters.hidden) == 3
+
+
+def over_groups():
+    parts = [(name, next(iter(methods.create(name).parts.values()))) for name in methods.names()]
+    return [name for name, part in parts if part.over_groups and part.kind in ("head", "loss")]
+
+
+@pytest.mark.parametrize("name", over_groups())
+def test_a_loss_over_groups_trains_each_run_as_by_itself(name, monkeypatch):
+    """With targets of ranges and distinct values of their own, so that no run can have the bins of another."""
+    options = {
+        key: value for key, value in (("bins", 20), ("sigma", 1.0), ("learned", False)) if key in methods.options(name)
+    }
+    given = rows(3)
+    given = given._replace(targets=given.targets.mul(2).round() * torch.tensor([1.0, 40.0, 0.01])[:, None, None] - 3)
+    own = [member(name, seed, **options) for seed in range(3)]
+    make = lambda members, of: Stack(  # noqa: E731
+        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+    )
+    together = make(own, given)
+    assert not together.singles and len(together._losses) == 1
+    together.advance(5)
+    monkeypatch.setattr(type(own[0].method.parts[name]), "over_groups", False)
+    apart = make(own, given)
+    assert len(apart.singles) == 3
+    apart.advance(5)
+    torch.testing.assert_close(together.network.parameters.flat, apart.network.parameters.flat, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", over_groups())
+def test_a_loss_over_groups_looks_at_no_value(name):
+    """On the device "meta", where there are none: as a CUDA graph wants it."""
+    runs = [methods.create(name) for _ in range(3)]
+    for run in runs:
+        run.prepare(torch.arange(50.0)[:, None])
+    together = joined(runs).to("meta")
+    features, targets, outputs = (torch.empty(3, 20, k, device="meta") for k in (7, 1, together.outputs(1)))
+    loss = together(features, targets, predictions=outputs.requires_grad_())
+    (by,) = torch.autograd.grad(loss, outputs)
+    assert loss.shape == () and by.shape == outputs.shape
+    assert runs[0].to("meta").decode(outputs[0]).shape == (20, 1)

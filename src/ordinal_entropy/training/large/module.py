@@ -19,6 +19,7 @@ from torchmetrics import Metric
 from ordinal_entropy import methods, runs
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.methods import Batch, Composition, TaskLoss
+from ordinal_entropy.methods.averaging import Average
 from ordinal_entropy.methods.contract import overrides
 from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.training.checkpoints import LAST, REMEDY
@@ -43,7 +44,8 @@ from ordinal_entropy.vision.split import Data, Picked, Shown, Split
 
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
-_CAPTURED = {"head", "loss", "term", "weights", "after_step"}  # needs of parts whose steps can be a CUDA graph
+# Needs of parts whose steps can be a CUDA graph.
+_CAPTURED = {"head", "loss", "term", "weights", "averaging", "after_step", "predictions"}
 
 
 class _Calibration:
@@ -117,6 +119,7 @@ class Training(lightning.LightningModule):
         self.network: Any = network
         lay_out(network, settings)
         self.method = method
+        self.average = Average(network) if method.averages else None
         # what each rank counts for itself; DDP would put the first rank's there in every step
         self._ddp_params_and_buffers_to_ignore = [f"method.{name}" for name, _ in method.named_buffers()]
         self.task_loss = loss
@@ -292,10 +295,17 @@ class Training(lightning.LightningModule):
             batches = int(self.trainer.num_training_batches)
             self.callbacks.progress(self.epoch * batches + batch_idx + 1, self.settings.epochs * batches)
 
+    def on_validation_epoch_start(self) -> None:
+        """What is validated is the average of the weights, where there is one."""
+        if self.average is not None:
+            self.average.exchange(self.network)
+
     def on_validation_epoch_end(self) -> None:
         """Saves the features of the fixed images."""
         if self._saved is not None:
             self._saved.save(self.epoch + 1, self._predicted)
+        if self.average is not None:
+            self.average.exchange(self.network)
 
     def on_train_epoch_end(self) -> None:
         """The scores of the epoch; checkpoints are written after this."""
@@ -327,6 +337,9 @@ class Training(lightning.LightningModule):
         """The method is told of every one."""
         super().optimizer_step(*args, **kwargs)
         self.method.after_step(self.network)
+        if self.average is not None:
+            steps = self.settings.epochs * math.ceil(int(self.trainer.num_training_batches) / self.settings.accumulate)
+            self.average.update(self.network, self.method.share(torch.tensor(self.trainer.global_step + 1), steps))
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
@@ -446,7 +459,7 @@ class Training(lightning.LightningModule):
 
 def require_trainable(method: Composition, split: Shown, settings: LargeTraining) -> None:
     """A ValueError where a method needs what this training cannot do."""
-    can = {*methods.KINDS, "views", "stages", "parameters", "after_step"}
+    can = {*methods.KINDS, "views", "stages", "parameters", "after_step", "predictions"}
     if not split.augmented:
         because = "without augmentation all views of an image are the same"
         methods.require(method, can - {"views"}, "training on images that are not augmented", because)

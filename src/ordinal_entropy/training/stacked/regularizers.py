@@ -131,8 +131,9 @@ class Regularizers:
             torch.index_select(features, 0, draws.rows, out=self.drawn)
         found: Gradients = []
         for k, (bundle, z, y) in enumerate(self._seen(features, targets, draws)):
-            leaf = z.detach().requires_grad_()
             with self._beside(k), torch.enable_grad():
+                # A copy is memory of the stream that reads it: that of another one may be written anew meanwhile.
+                leaf = z.detach().contiguous().requires_grad_()
                 weights = draws.weights[k]
                 if weights is not None:
                     options = bundle.groups[0].unit.options
@@ -197,8 +198,7 @@ class Regularizers:
         for bundle in self.bundles:
             if bundle.samples is None:
                 runs = bundle.groups[0].runs
-                z = features[runs.start * n : runs.stop * n].reshape(-1, n, self.hidden)
-                yield bundle, z.contiguous(), targets[runs]
+                yield bundle, features[runs.start * n : runs.stop * n].unflatten(0, (-1, n)), targets[runs]
                 continue
             some = slice(start, start + len(bundle.runs) * bundle.samples)
             start = some.stop

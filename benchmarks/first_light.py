@@ -1,0 +1,114 @@
+"""One seed of every method on the preset quick of every task that admits it: is it finite, and does it learn?
+
+    python benchmarks/first_light.py --device cuda --jobs 8
+
+A method learns if its test score, best on validation, is below that of predicting the median of the training targets.
+One seed of a short training compares no methods: that takes ``ordinal-entropy compare --tune``.
+"""
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ordinal_entropy import methods, tasks
+from ordinal_entropy.training.plans import Plan
+
+import record
+
+HERE = Path(__file__).parent
+TASKS: dict[str, list[str]] = {  # settings over the preset: a step on operators takes all rows
+    "linear": ["steps=1000", "rows=200", "test_rows=2000"],
+    "nonlinear": ["steps=1000", "rows=200", "test_rows=2000"],
+    "tabular": [],
+    "age": [],
+    "crowd": [],
+    "depth": [],
+}
+
+
+def of_median(name: str, plan: Plan) -> float:
+    """The test score of predicting the median of the training targets of a run."""
+    task, recipe = tasks.load(name), plan.recipe
+    data = task.training.read(recipe, "cpu")
+    if name in ("linear", "nonlinear"):
+        return float(np.square(data.test.values - np.median(data.train.values)).mean())
+    if name == "tabular":
+        from ordinal_entropy.tasks.tabular.recipe import rows_of
+
+        rows, targets = rows_of(data.table, plan.seed, recipe), data.table.targets
+        return float(np.sqrt(np.square(targets[rows.test] - np.median(targets[rows.train])).mean()))
+    from ordinal_entropy.training.large.batches import numbers_of
+    from ordinal_entropy.vision.split import Picked
+
+    own = task.training.train_group.args[0]  # type: ignore[attr-defined]  # what the task says of its own
+    made = own.prepare(plan, data, None)
+    median, metric, split = made.data.train.target_rows().double().median(), made.metric.clone(), made.data.test
+    for rows in split.batches(32):
+        numbers = rows.tolist()
+        raw = [] if split.held else [torch.stack(each) for each in zip(*map(split.read, numbers), strict=True)]
+        seen = split.seen(Picked(rows, numbers, raw), None)
+        metric.update(*split.scored(torch.full_like(seen.targets, float(median)), seen))
+    return numbers_of(metric.compute())[task.metric]
+
+
+def lit(name: str, wanted: list[str], device: str, jobs: int, folder: Path) -> dict[str, Any]:
+    """What every method did on a task."""
+    task, recipe = tasks.load(name), tasks.recipe(name, "quick", TASKS[name])
+    plans, refused = [], {}
+    for method in wanted:
+        plan = Plan(method, 0, recipe)
+        try:
+            task.check_method(plan)
+        except ValueError as error:
+            refused[method] = str(error)
+        else:
+            plans.append(plan)
+    start = time.perf_counter()
+    outcomes = task.train(plans, device=device, folder=folder / name, jobs=jobs, go_on=True)
+    median = of_median(name, plans[0])
+    rows: dict[str, Any] = {}
+    for plan, outcome in zip(plans, outcomes, strict=True):
+        score = outcome.best_validation
+        rows[plan.method] = {"score": round(score, 6), "learns": bool(score < median)}
+        if outcome.failure is not None:
+            rows[plan.method] = {"score": None, "learns": False, "failure": dict(outcome.failure)}
+    print(f"{name}, {task.metric}, median {median:.4g}, {time.perf_counter() - start:.0f} s", flush=True)
+    for method, row in rows.items():
+        score = row["score"]
+        odd = "" if row["learns"] else "  FAILED: " + row["failure"]["message"] if "failure" in row else "  no better"
+        print(f"  {method:24s} {math.nan if score is None else score:10.4g}{'' if row['learns'] else odd}", flush=True)
+    return {
+        "settings": TASKS[name],
+        "metric": task.metric,
+        "median": round(median, 6),
+        "methods": rows,
+        "refused": refused,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--methods", default=",".join(methods.names()))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="runs on images side by side")
+    parser.add_argument("--runs", type=Path, help="where the runs are kept; a temporary folder")
+    parser.add_argument("--out", type=Path, default=HERE / "first_light.json")
+    options = parser.parse_args()
+    results: dict[str, Any] = json.loads(options.out.read_text())["results"] if options.out.exists() else {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in options.tasks.split(","):
+            folder = options.runs or Path(temporary)
+            results[name] = lit(name, options.methods.split(","), options.device, options.jobs, folder)
+            record.write(options.out, {"results": results})  # as they come
+
+
+if __name__ == "__main__":
+    main()

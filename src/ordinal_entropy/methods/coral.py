@@ -1,0 +1,110 @@
+"""CORAL: binary tasks of ordered levels that share their weights and differ in a bias, so that they never disagree."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.or_cnn import or_cnn
+from ordinal_entropy.methods.thresholds import Levels, binary_losses
+
+
+def coral(logits: Tensor, index: Tensor) -> Tensor:
+    """The loss of CORAL: that of OR-CNN, of logits that are a score of the row plus a bias of the threshold.
+
+    Args:
+        logits: ``(..., k)``, of ``P(y > level)`` for the first ``k`` of ``k + 1`` levels.
+        index: of the level of each row ``(...)``, 0 to ``k``.
+
+    Returns:
+        Scalar; of no rows, a zero that is part of the graph.
+
+    Example:
+        >>> score, biases = torch.tensor([[1.0], [-1.0]]), torch.tensor([1.0, -1.0])
+        >>> coral(score + biases, torch.tensor([1, 0]))
+        tensor(0.8201)
+    """
+    return or_cnn(logits, index)
+
+
+class SharedWeights(nn.Module):
+    """A score of each number of a target, and a bias of each of its thresholds.
+
+    Args:
+        width: of the features.
+        biases: ``(t, k)``, that it starts with.
+
+    Example:
+        >>> SharedWeights(4, torch.zeros(2, 3))(torch.ones(5, 4)).shape
+        torch.Size([5, 6])
+    """
+
+    def __init__(self, width: int, biases: Tensor) -> None:
+        super().__init__()
+        self.scores = nn.Linear(width, len(biases), bias=False)
+        self.biases = nn.Parameter(biases)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits ``(..., t * k)`` of features ``(..., width)``."""
+        logits: Tensor = self.scores(features)[..., None] + self.biases
+        return logits.flatten(-2)
+
+
+class CORAL(Method):
+    """Binary tasks, whether a target is above each level, of one score and a bias each, in place of head and loss.
+
+    The levels are the distinct training targets, or uniform ones over their range where there are more than bins. A
+    bias starts where its threshold has the share of the training targets that are above it.
+
+    Args:
+        bins: how many levels a number, at most.
+        predict: a prediction is the "mean" over the levels, by the sum of the probabilities, or their "median", by the
+            number of probabilities above 0.5.
+        low: what smaller targets count as, and the first of uniform levels, in place of the smallest training target.
+        high: what larger ones count as, and the last of uniform levels, likewise.
+
+    Example:
+        >>> method = CORAL(bins=3)
+        >>> method.prepare(torch.tensor([[0.0], [1.0], [4.0], [4.0]]))
+        >>> head = method.head(2, t=1)
+        >>> head.biases.sigmoid().detach()  # above 0, and above 1
+        tensor([[0.7500, 0.5000]])
+        >>> method.decode(head(torch.zeros(1, 2))).detach()
+        tensor([[2.2500]])
+    """
+
+    kind = "head"
+    paper = (
+        "Cao, Mirjalili and Raschka, Rank Consistent Ordinal Regression for Neural Networks with Application to Age "
+        "Estimation, Pattern Recognition Letters 2020"
+    )
+    maps = True
+
+    def __init__(
+        self, bins: int = 100, predict: str = "mean", low: float | None = None, high: float | None = None
+    ) -> None:
+        super().__init__()
+        self.levels = Levels(bins, predict=predict, low=low, high=high)
+
+    def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
+        """Takes the levels from the training targets."""
+        self.notes = self.levels.prepare(targets)
+
+    def outputs(self, t: int) -> int:
+        """One logit for each threshold of each number."""
+        return self.levels.outputs(t)
+
+    def head(self, width: int, t: int) -> nn.Module:
+        """A score and biases; before `prepare` all of them are alike."""
+        share = self.levels.share if self.levels.share.numel() else torch.full((t, self.outputs(1)), 0.5)
+        return SharedWeights(width, torch.logit(share.float(), eps=0.5 / self.levels.count))
+
+    def task_loss(self, step: Step) -> Tensor:
+        """The mean over rows, and over the numbers of a target; float32 for half precision."""
+        found = self.levels.read(step)
+        return found.mean(found.sum(binary_losses(found.logits, found.rank)))
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """The predictions ``(n, t)``, ``(b, n, t)`` or ``(b, t, h, w)``; NaN where a logit is."""
+        return self.levels.decode(outputs, torch.sigmoid)
