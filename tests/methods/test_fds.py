@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 
+import processes
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Batch
 from ordinal_entropy.methods.fds import FDS
@@ -219,34 +219,51 @@ def test_statistics_are_those_of_one_epoch_anew_after_prepare():
     assert all(torch.equal(each, expected[name]) for name, each in method.state_dict().items())
 
 
-def _of_rank(rank, path):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+class Step(torch.nn.Module):
+    """What data parallelism wraps: the method is a part of it, as in a module of Lightning's."""
+
+    def __init__(self):
+        super().__init__()
+        self.method = prepared()
+        self.head = torch.nn.Linear(3, 1).double()
+
+    def forward(self, features, targets):
+        self.method.observe(features, targets)
+        return self.head(self.method.calibrate(features, Batch(None, targets))).sum()
+
+
+def _of_rank(rank, world):
+    wrapped = torch.nn.parallel.DistributedDataParallel(Step())
     rows = (slice(0, 11), slice(11, None))[rank]
-    own = trained(epochs=[(z[rows], y[rows]) for z, y in EPOCHS])
-    joined = torch.load(f"{path}.one", weights_only=True)
-    for name, value in own.state_dict().items():
-        assert torch.allclose(value.double(), joined[name].double(), rtol=1e-9, atol=1e-12), name
-    torch.distributed.destroy_process_group()
+    for z, y in [(z[rows], y[rows]) for z, y in EPOCHS]:
+        for part in torch.arange(len(z)).tensor_split(3):
+            wrapped(z[part], y[part]).backward()
+        wrapped.module.method.end_epoch()
+    return wrapped.module.method.state_dict()
 
 
 @pytest.mark.slow
-def test_ranks_together_have_the_statistics_of_one_process(tmp_path):
-    torch.save(trained().state_dict(), tmp_path / "ranks.one")
-    mp.spawn(_of_rank, (str(tmp_path / "ranks"),), nprocs=2)
+def test_ranks_together_have_the_statistics_of_one_process():
+    expected = trained().state_dict()
+    for state in processes.run(_of_rank, 2):
+        for name, value in expected.items():
+            torch.testing.assert_close(state[name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
-def test_sums_are_those_of_all_ranks(monkeypatch):
+def test_sums_are_those_of_all_ranks_after_every_step(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    other = prepared()
-    other.observe(*EPOCHS[1])
-    whole = iter((other.amount, other.sums, other.squares))
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda own: own.add_(next(whole)))
-    method = trained(epochs=EPOCHS[:1])
+    told = []
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda own: told.append(own.clone()))
+    prepared().observe(*EPOCHS[1])  # the other rank
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda own: own.add_(told[0]))
+    method = prepared()
+    method.observe(*EPOCHS[0])
     monkeypatch.undo()
-    joined = [torch.cat(each) for each in zip(*EPOCHS[:2], strict=True)]
-    expected = trained(epochs=[joined])
-    assert torch.allclose(method.mean, expected.mean) and torch.allclose(method.variance, expected.variance)
+    expected = prepared()
+    expected.observe(*(torch.cat(each) for each in zip(*EPOCHS[:2], strict=True)))
+    for name in ("amount", "sums", "squares"):
+        torch.testing.assert_close(getattr(method, name), getattr(expected, name), rtol=1e-12, atol=1e-12)
 
 
 def test_mistakes_are_named():

@@ -9,6 +9,7 @@ import torch
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Batch
+from ordinal_entropy.methods.density import joint_density
 from ordinal_entropy.methods.functional import density_weights
 from ordinal_entropy.methods.lds import LDS
 
@@ -76,12 +77,67 @@ def test_weights_are_clipped_where_no_target_is():
     assert between.tolist() == pytest.approx([1.0, 4.0, 1.0, 1.0, 1.0])
 
 
-def test_several_numbers_weigh_their_mean():
-    both = torch.stack([TARGETS, TARGETS.flip(0).square()], 1)
-    expected = (density_weights(both[:, 0]) + density_weights(both[:, 1])) / 2
-    assert torch.allclose(density_weights(both), expected, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"2 numbers a row, like the targets, got \(60,\)"):
-        density_weights(both, TARGETS)
+def joint_loop(targets, bandwidth, power, clip):
+    """Several numbers together: a sum of Gaussians over what it is inside the box."""
+    rows = ((targets - targets.amin(0)) / (targets.amax(0) - targets.amin(0))).tolist()
+    t = len(rows[0])
+    h = bandwidth ** (1 / t)
+    inside = lambda x: (math.erf((1 - x) / h / math.sqrt(2)) + math.erf(x / h / math.sqrt(2))) / 2  # noqa: E731
+    density = [
+        sum(math.exp(-((math.dist(a, b) / h) ** 2) / 2) for b in rows) / math.prod(inside(x) for x in a) for a in rows
+    ]
+    weights = [each**-power for each in density]
+    mean = sum(weights) / len(weights)
+    weights = [min(max(each / mean, 1 / clip), clip) for each in weights]
+    mean = sum(weights) / len(weights)
+    return [each / mean for each in weights]
+
+
+BOTH = torch.stack([TARGETS, 40 * TARGETS.flip(0).square()], 1)
+
+
+@pytest.mark.parametrize("t", [2, 3])
+@pytest.mark.parametrize(("bandwidth", "power", "clip"), [(0.02, 0.5, 10.0), (0.001, 1.0, 2.0)])
+def test_several_numbers_weigh_by_their_joint_density(t, bandwidth, power, clip):
+    targets = torch.cat([BOTH, TARGETS.sin()[:, None]], 1)[:, :t]
+    found = density_weights(targets, bandwidth=bandwidth, power=power, clip=clip)
+    assert found.tolist() == pytest.approx(joint_loop(targets, bandwidth, power, clip), rel=1e-9)
+    assert found.mean().item() == pytest.approx(1.0, abs=1e-12)
+    with pytest.raises(ValueError, match=rf"{t} numbers a row, like the targets, got \(60,\)"):
+        density_weights(targets, TARGETS)
+
+
+def test_a_rare_pair_of_frequent_numbers_weighs_more():
+    noise = 0.01 * torch.randn(100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    corners = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double().repeat(50, 1)
+    corners[0] = torch.tensor([0.0, 1.0])  # each of which half of the rows have
+    weights = density_weights(corners + noise, bandwidth=0.01, power=1.0, clip=100.0)
+    assert weights[0] / weights[1:].mean() == pytest.approx(50.0, rel=0.1)
+
+
+def test_even_rows_weigh_the_same_up_to_the_corners():
+    side = torch.linspace(0, 1, 31).double()
+    assert (density_weights(torch.cartesian_prod(side, side), bandwidth=0.01) - 1).abs().max() < 0.1
+
+
+def test_many_rows_are_thinned_evenly():
+    targets = torch.rand(2500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4)).square()
+    order = torch.randperm(2500, generator=torch.Generator().manual_seed(5))
+    method = prepared(targets)
+    assert method.table.shape == (2, 2000)
+    assert torch.equal(method.table, prepared(targets[order]).table)
+    assert method.change(Batch(None, targets)).weight.mean().item() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_joint_density_is_that_of_scikit_learn():
+    neighbors = pytest.importorskip("sklearn.neighbors")
+    rows = (BOTH - BOTH.amin(0)) / (BOTH.amax(0) - BOTH.amin(0))
+    places = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
+    estimate = neighbors.KernelDensity(bandwidth=0.02**0.5, rtol=1e-12).fit(rows.numpy())
+    inside = (torch.special.ndtr((1 - places) / 0.02**0.5) - torch.special.ndtr(-places / 0.02**0.5)).prod(1)
+    expected = torch.from_numpy(estimate.score_samples(places.numpy())).exp() / inside
+    assert torch.allclose(joint_density(places, rows, 0.02), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("targets", [torch.zeros(1), torch.full((7,), 3.0), torch.full((7,), 1e20)])

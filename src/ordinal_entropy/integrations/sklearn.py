@@ -365,7 +365,7 @@ class OrdinalEntropyRegressor(
             taken.pop("strength" if "balance" in options else "balance" if "strength" in known else "", None)
             found[part] = {**taken, **options}
         made = methods.create(self.method, found)
-        can = {*methods.KINDS, "stages", "parameters", "after_step", "predictions"}
+        can = {*methods.KINDS, "stages", "parameters", "after_step", "predictions", "tables"}
         methods.require(made, can, type(self).__name__, "rows of a table have no augmented views")
         methods.first_epochs(made, int(self.epochs))  # too few for two stages are an error
         return made

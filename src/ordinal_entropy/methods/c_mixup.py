@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.mixing import floating, host_draws, mixed, points_inside, require_alpha, require_inputs
+from ordinal_entropy.methods.training_targets import evenly_spread, moments, training_numbers
 
 _ROWS = 1000  # of the training set, whose distances the bandwidth is a quantile of
 
@@ -48,11 +49,7 @@ def distance_quantile(targets: Tensor, quantile: float) -> Tensor:
         >>> distance_quantile(torch.tensor([[0.0], [0.0], [0.0], [2.0]]), 0.1)
         tensor(2., dtype=torch.float64)
     """
-    numbers = targets.double()
-    for place in reversed(range(numbers.shape[1])):  # in the end by the first number, ties by the second, ...
-        numbers = numbers[numbers[:, place].argsort(stable=True)]
-    if len(numbers) > _ROWS:
-        numbers = numbers[torch.linspace(0, len(numbers) - 1, _ROWS, device=numbers.device).round().long()]
+    numbers = evenly_spread(targets.double(), _ROWS)
     distances = torch.pdist(numbers)
     apart = distances[distances > 0]
     if not len(apart):
@@ -83,6 +80,7 @@ class CMixup(Method):
     """
 
     kind = "mixing"
+    paper = "Yao, Wang, Zhang, Zou, Finn, C-Mixup: Improving Generalization in Regression, NeurIPS 2022"
     maps = True
     center: Tensor
     scale: Tensor
@@ -90,49 +88,33 @@ class CMixup(Method):
 
     def __init__(self, alpha: float = 2.0, bandwidth: float = 0.1) -> None:
         super().__init__()
-        if not 0 < alpha < math.inf:
-            raise ValueError(f"expected alpha to be a positive number, got {alpha}")
+        self.alpha = require_alpha(alpha)
         if not 0 <= bandwidth <= 1:
             raise ValueError(f"expected bandwidth as a quantile of target distances from 0 to 1, got {bandwidth}")
-        self.alpha, self.bandwidth = float(alpha), float(bandwidth)
+        self.bandwidth = float(bandwidth)
         for name in ("center", "scale"):  # (t,), of the training targets; empty before `prepare`
             self.register_buffer(name, torch.zeros(0, dtype=torch.float64))
         self.register_buffer("width", torch.ones((), dtype=torch.float64))  # of the Gaussian, in standard deviations
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the distances of the training targets."""
-        numbers = targets.flatten(1).double()
-        if not (len(numbers) and bool(numbers.isfinite().all())):
-            raise ValueError(f"expected finite training targets, at least one, got {tuple(targets.shape)}")
-        center, scale = _moments(numbers)
+        numbers = training_numbers(targets)
+        center, scale = moments(numbers)
         self.center, self.scale = center.to(self.center), scale.to(self.scale)
         self.width = distance_quantile((numbers - center) / scale, self.bandwidth).to(self.width)
 
     def change(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The mixed batch; one of a single row as it is."""
-        targets = batch.targets if batch.targets.is_floating_point() else batch.targets.to(torch.get_default_dtype())
+        targets = floating(batch.targets)
         n = len(targets)
-        _check_inputs(batch.inputs, n)
+        require_inputs(batch.inputs, n)
         if n < 2:
             return batch
-        partner, share = self._draw(targets, batch.mask, generator)
-
-        def mixed(value: Tensor) -> Tensor:
-            other = value[partner]
-            return other + share.to(value.dtype).view(-1, *[1] * (value.dim() - 1)) * (value - other)
-
-        return Batch(
-            _each(mixed, batch.inputs),
-            mixed(targets),
-            None if batch.mask is None else batch.mask & batch.mask[partner],
-            None if batch.weight is None else mixed(batch.weight),
-            None if batch.repeats is None else mixed(batch.repeats),
-        )
+        return mixed(batch, *self._draw(targets, batch.mask, generator))
 
     def _draw(self, targets: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """The partner of each row and the share that the row itself keeps."""
-        device = None if generator is None else generator.device
-        draws = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator, device=device)))
+        draws = host_draws(generator)
         numbers, usable = self._compared(targets, mask)
         until = _probabilities(numbers, usable).cumsum(1)
         until = until / until[:, -1:]
@@ -144,16 +126,13 @@ class CMixup(Method):
     def _compared(self, targets: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """What rows are compared by, ``(n, t)`` in bandwidths, and which may be partners."""
         maps = targets.dim() > 2
-        numbers = _points(targets.detach().double())
-        inside = numbers.isfinite()
-        if mask is not None:
-            inside = inside & _points((mask if mask.dim() == targets.dim() else mask.unsqueeze(1)).expand_as(targets))
+        numbers, inside = points_inside(targets, mask)
         amount = inside.sum(2)
         means = torch.where(inside, numbers, 0).sum(2) / amount.clamp(min=1)  # (n, t)
         known = amount > 0
         center, scale, width = self.center, self.scale, self.width
         if maps:
-            center, scale = _moments(means)
+            center, scale = moments(means)
         elif len(center) != means.shape[1]:
             came = f"expected targets of {len(center)} numbers, as those of training, got {tuple(targets.shape)}"
             raise ValueError(came if len(center) else "expected prepare(targets) before the first step")
@@ -164,39 +143,3 @@ class CMixup(Method):
     def extra_repr(self) -> str:
         """The options."""
         return f"alpha={self.alpha:g}, bandwidth={self.bandwidth:g}"
-
-
-def _points(targets: Tensor) -> Tensor:
-    """Rows ``(n,)`` and ``(n, t)``, and maps ``(n, h, w)`` and ``(n, t, h, w)``, as ``(n, t, points)``."""
-    if targets.dim() > 2:
-        return targets.flatten(2) if targets.dim() == 4 else targets.flatten(1)[:, None]
-    return targets[..., None] if targets.dim() == 2 else targets[:, None, None]
-
-
-def _moments(numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation ``(t,)``, 1 in place of 0."""
-    scale = numbers.std(0, correction=0)
-    return numbers.mean(0), torch.where(scale > 0, scale, 1)
-
-
-def _each(change: Any, inputs: Any) -> Any:
-    """A change of all tensors in a tuple, a list or a dictionary."""
-    if isinstance(inputs, dict):
-        return {name: _each(change, each) for name, each in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        found = [_each(change, each) for each in inputs]
-        return type(inputs)(*found) if hasattr(inputs, "_fields") else type(inputs)(found)
-    return change(inputs)
-
-
-def _check_inputs(inputs: Any, n: int) -> None:
-    """A mistake, in one sentence, where inputs cannot be mixed."""
-
-    def check(each: Any) -> None:
-        if not isinstance(each, Tensor) or not each.is_floating_point():
-            came = each.dtype if isinstance(each, Tensor) else type(each).__name__
-            raise TypeError(f"expected inputs of floating-point numbers, which can be mixed, got {came}")
-        if each.dim() == 0 or len(each) != n:
-            raise ValueError(f"expected inputs of n={n} rows like the targets, got {tuple(each.shape)}")
-
-    _each(check, inputs)

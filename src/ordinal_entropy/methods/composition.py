@@ -22,6 +22,7 @@ _NEEDS = {
     **KINDS,
     "views": "see several augmented views of each row",
     "stages": "train the encoder first and the head after it",
+    "tables": "see inputs as rows of numbers",
     "parameters": "have parameters of its own trained",
     "after_step": "see the model after each step",
     "predictions": "see the predictions of each step",

@@ -61,7 +61,8 @@ class Method(nn.Module):
     kind: ClassVar[str] = "baseline"  # or one of KINDS
     paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
     cost: ClassVar[str] = ""  # of a step in rows m and width d, where it is more than a pass over the features
-    # Beyond its kind: "views", "stages", or "predictions": the steps of its terms have these as their outputs.
+    # Beyond its kind: "views", "stages"; "predictions": the steps of its terms have these as their outputs; "tables":
+    # inputs are rows of numbers (n, features).
     needs: ClassVar[frozenset[str]] = frozenset()
     stages: tuple[str, ...] = ("joint",)  # or ("encoder", "head"): the terms alone, then the head on fixed features
     first_stage: float = 0.5  # share of the epochs that the first of two stages takes
@@ -127,7 +128,7 @@ class Method(nn.Module):
     def observe(self, features: Tensor, targets: Tensor) -> None:
         """Told of each training step: features before they are calibrated, without their graph, and targets.
 
-        Under data parallelism those of its own rank; what is to be of all ranks is joined in :meth:`end_epoch`.
+        Under data parallelism those of its own rank; what is to be of all ranks is for the method to join.
         """
 
     def end_epoch(self) -> None:

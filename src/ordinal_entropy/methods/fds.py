@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.training_targets import training_numbers
 
 _FACTORS = (0.1, 10.0)  # of variances, the smallest and the largest
 _ROUNDING = 1e-12  # of the mean square: a smaller variance is none
@@ -42,6 +43,7 @@ class FDS(Method):
     """
 
     kind = "smoothing"
+    paper = "Yang, Zha, Chen, Wang, Katabi, Delving into Deep Imbalanced Regression, ICML 2021"
     low: Tensor
     high: Tensor
     epochs: Tensor
@@ -86,11 +88,9 @@ class FDS(Method):
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the range of the training targets and the width of the features."""
-        numbers = targets.flatten(1).double()
+        numbers = training_numbers(targets)
         if numbers.shape[1] != 1:
             raise ValueError(f"expected targets of one number a row for fds, got {tuple(targets.shape)}")
-        if not (len(numbers) and bool(numbers.isfinite().all())):
-            raise ValueError(f"expected finite training targets, at least one, got {tuple(targets.shape)}")
         if width < 1:
             raise ValueError(f"expected the width of the features for fds, prepare(targets, width=d), got {width}")
         self.low, self.high = numbers.min().to(self.low), numbers.max().to(self.low)
@@ -108,23 +108,26 @@ class FDS(Method):
 
     @torch.no_grad()
     def observe(self, features: Tensor, targets: Tensor) -> None:
-        """Adds the features to the statistics of this epoch; those of a target that is no number are left out."""
+        """Adds the features to the statistics of this epoch; those of a target that is no number are left out.
+
+        Under data parallelism those of all ranks, in every step: then a checkpoint of one rank holds all of them, and a
+        wrapper that hands the buffers of the first rank to the others changes nothing.
+        """
         self._check(features)
         index, known = self._index(targets)
         features = torch.where(known[:, None], features.to(self.sums.dtype), 0)
-        self.amount.index_add_(0, index, known.to(self.amount.dtype))
-        self.sums.index_add_(0, index, features)
-        self.squares.index_add_(0, index, features.square())
+        own = torch.cat([known[:, None].to(features), features, features.square()], 1)
+        added = own.new_zeros(self.bins, own.shape[1]).index_add(0, index, own)
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            dist.all_reduce(added)
+        amount, sums, squares = added.split([1, *[features.shape[1]] * 2], 1)
+        self.amount += amount[:, 0]
+        self.sums += sums
+        self.squares += squares
 
     @torch.no_grad()
     def end_epoch(self) -> None:
-        """Moves the running statistics, and from the epoch ``start`` on what features are calibrated by.
-
-        Under data parallelism the statistics are those of all ranks together.
-        """
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            for total in (self.amount, self.sums, self.squares):
-                dist.all_reduce(total)
+        """Moves the running statistics, and from the epoch ``start`` on what features are calibrated by."""
         rows = self.amount[:, None].clamp(min=1)
         mean, square = self.sums / rows, self.squares / rows
         variance = square - mean.square()

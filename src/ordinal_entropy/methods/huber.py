@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ordinal_entropy.methods.contract import Method, Step
 from ordinal_entropy.methods.rows import output_rows
+from ordinal_entropy.methods.training_targets import moments, training_numbers
 
 
 class Huber(Method):
@@ -26,7 +27,9 @@ class Huber(Method):
     """
 
     kind = "loss"
+    paper = "Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 1964"
     maps = True
+    over_groups = True
     scale: Tensor
 
     def __init__(self, delta: float = 0.25) -> None:
@@ -38,14 +41,17 @@ class Huber(Method):
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the standard deviation of each number of the training targets; 1 where they are all alike."""
-        numbers = targets.flatten(1).double()
-        scale = numbers.std(0, correction=0)
-        self.scale = torch.where(scale > 0, scale, 1).to(self.scale)
+        self.scale = moments(training_numbers(targets))[1].to(self.scale)
 
     def task_loss(self, step: Step) -> Tensor:
         """The mean over rows, and over the numbers of a target; its gradient by a prediction is at most 1."""
-        found = output_rows(step, len(self.scale), len(self.scale))
-        turn = self.delta * self.scale.to(found.outputs)
+        t = self.scale.shape[-1]
+        found = output_rows(step, t, t)
+        turn = self.delta * self.scale.to(found.outputs).unsqueeze(-2)  # (1, t), or (g, 1, t) of runs
         errors = (found.outputs - found.targets.to(found.outputs)) / turn
         losses = F.smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none") * turn
         return found.mean(losses.mean(-1))
+
+    def extra_repr(self) -> str:
+        """The option."""
+        return f"delta={self.delta}"

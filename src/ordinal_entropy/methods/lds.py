@@ -1,16 +1,16 @@
 """Label distribution smoothing: rows of rare targets weigh more in the task loss."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.density import density_table, joint_density, on_grid
+from ordinal_entropy.methods.training_targets import evenly_spread, training_numbers
 
-_STEPS = 10  # of the grid in one bandwidth
-_REACH = 5  # bandwidths of the kernel on both sides
+_ROWS = 2000  # of training targets of several numbers, that their density is a sum over
 
 
 def density_weights(
@@ -23,14 +23,15 @@ def density_weights(
 ) -> Tensor:
     """Weights that fall with the density of the targets, smoothed by a Gaussian; their mean over the targets is 1.
 
-    The density is that of continuous targets on a fine grid over their range, relative to what an even distribution
-    would have there, so that even targets weigh the same up to both ends.
+    The density is that of continuous targets over their range, relative to what an even distribution would have there,
+    so that even targets weigh the same up to both ends. Of single numbers it lies on a fine grid; of several together
+    it is a sum over the rows, of more than 2,000 over so many that are evenly spread in their order.
 
     Args:
-        targets: ``(n,)`` or ``(n, t)``, finite, which the density is of. The weight of several numbers is the mean of
-            the weights of each.
+        targets: ``(n,)`` or ``(n, t)``, finite, which the density is of.
         at: where the weights are wanted, ``(m,)`` or ``(m, t)``; None: at the targets themselves.
-        bandwidth: standard deviation of the Gaussian, as a fraction of the range of the targets.
+        bandwidth: standard deviation of the Gaussian, as a fraction of the range of the targets; for ``t`` numbers its
+            ``t``-th root, so that the Gaussian covers the same part of their box.
         power: of the inverse density: 1, or 0.5 for its square root.
         clip: weights are at most this many times their mean and at least the inverse, and then scaled to a mean of 1.
 
@@ -45,59 +46,59 @@ def density_weights(
     places = numbers if at is None else at.flatten(1) if at.dim() > 1 else at[:, None]
     if at is not None and places.shape[1:] != numbers.shape[1:]:
         raise ValueError(f"expected at of {numbers.shape[1]} numbers a row, like the targets, got {tuple(at.shape)}")
-    found = weights_at(places, *weight_table(numbers, bandwidth, power, clip))
+    found = weights_at(places, weights_of(targets, bandwidth, power, clip), bandwidth, power, clip)
     return found.to(_type(places))
 
 
-def weight_table(targets: Tensor, bandwidth: float, power: float, clip: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`density_weights` looks weights up in: the ends ``(t,)`` and ``(t,)`` of a grid, and ``(t, points)``.
+class Weights(NamedTuple):
+    """What weights are looked up in."""
 
-    Args:
-        targets: ``(n, t)``.
-        bandwidth: as there.
-        power: as there.
-        clip: as there.
-    """
-    numbers = targets.double()
-    if not (len(numbers) and bool(numbers.isfinite().all())):
-        raise ValueError(f"expected finite training targets, at least one, got {tuple(targets.shape)}")
+    low: Tensor  # (t,), ends of the training targets
+    high: Tensor  # (t,)
+    table: Tensor  # of one number (1, points), weights on a grid; of several (t, rows), training targets from 0 to 1
+    means: Tensor  # (2,), of several: of weights before they are clipped, and after that
+
+
+def weights_of(targets: Tensor, bandwidth: float, power: float, clip: float) -> Weights:
+    """What :func:`weights_at` takes, of training targets; the options are those of :func:`density_weights`."""
+    numbers = training_numbers(targets)
+    if numbers.shape[1] == 1:
+        return _on_a_grid(numbers, bandwidth, power, clip)
     low, high = numbers.amin(0), numbers.amax(0)
-    points = math.ceil(_STEPS / bandwidth) + 1
-    sigma = bandwidth * (points - 1)  # in steps of the grid
-    reach = min(math.ceil(_REACH * sigma), points - 1)
-    kernel = torch.exp(-0.5 * (torch.arange(-reach, reach + 1).to(numbers) / sigma).square())[None, None]
-    even = numbers.new_ones(1, 1, points)
-    even[..., [0, -1]] = 0.5  # even targets give half as much to the ends
-    even = F.conv1d(even, kernel, padding=reach)
-    tables = []
-    for column, smallest, largest in zip(numbers.T, low, high, strict=True):
-        left, share = _place(column, smallest, largest, points)
-        counts = numbers.new_zeros(points).index_add(0, left, 1 - share).index_add(0, left + 1, share)
-        density = F.conv1d(counts[None, None], kernel, padding=reach) / even
-        table = (density[0, 0] / density.amax()).clamp(min=1e-100) ** -power
-        for most in (clip, math.inf):
-            table = table / _between(table, left, share).mean()
-            table = table.clamp(1 / most, most)
-        tables.append(table)
-    return low, high, torch.stack(tables)
+    rows = evenly_spread(_in_box(numbers, low, high), _ROWS)
+    found = Weights(low, high, rows.T, numbers.new_ones(2))
+    for k, most in enumerate((math.inf, clip)):
+        found.means[k] = weights_at(rows * (high - low) + low, found, bandwidth, power, most).mean()
+    return found
 
 
-def weights_at(targets: Tensor, low: Tensor, high: Tensor, table: Tensor) -> Tensor:
-    """The weights ``(...)`` at targets ``(..., t)``; beyond the grid that of its ends, some finite one at NaN."""
-    columns = targets.to(table.dtype).unbind(-1)
-    found = [
-        _between(row, *_place(column, smallest, largest, len(row)))
-        for column, smallest, largest, row in zip(columns, low, high, table, strict=True)
-    ]
-    return torch.stack(found).mean(0)
+def weights_at(targets: Tensor, found: Weights, bandwidth: float, power: float, clip: float) -> Tensor:
+    """The weights ``(...)`` at targets ``(..., t)``; beyond the range that of its ends, some finite one at NaN."""
+    numbers = targets.to(found.table.dtype)
+    if numbers.shape[-1] == 1:
+        (table,) = found.table
+        return _between(table, *on_grid(numbers[..., 0], found.low, found.high, len(table)))
+    places = _in_box(numbers, found.low, found.high).flatten(0, -2)
+    parts = [joint_density(some, found.table.T, bandwidth) for some in places.split(_ROWS)]
+    weights = torch.cat(parts).clamp(min=1e-100) ** -power
+    weights = (weights / found.means[0]).clamp(1 / clip, clip) / found.means[1]
+    return weights.view(numbers.shape[:-1])
 
 
-def _place(targets: Tensor, low: Tensor, high: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """The point of the grid left of each target, and how far to the next one it is, 0 to 1."""
-    span = torch.where(high > low, high - low, 1)
-    place = ((targets - low) / span).nan_to_num(0.5).clamp(0, 1) * (points - 1)
-    left = place.floor().clamp(max=points - 2)
-    return left.long(), place - left
+def _on_a_grid(numbers: Tensor, bandwidth: float, power: float, clip: float) -> Weights:
+    """Of single numbers ``(n, 1)``."""
+    low, high, density = density_table(numbers, bandwidth)
+    left, share = on_grid(numbers[:, 0], low, high, density.shape[1])
+    table = (density[0] / density.amax()).clamp(min=1e-100) ** -power
+    for most in (clip, math.inf):
+        table = table / _between(table, left, share).mean()
+        table = table.clamp(1 / most, most)
+    return Weights(low, high, table[None], numbers.new_ones(2))
+
+
+def _in_box(numbers: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Each number as a place in its range, 0 to 1."""
+    return ((numbers - low) / torch.where(high > low, high - low, 1)).nan_to_num(0.5).clamp(0, 1)
 
 
 def _type(targets: Tensor) -> torch.dtype:
@@ -116,7 +117,7 @@ class LDS(Method):
 
     Args:
         bandwidth: standard deviation of the Gaussian, as a fraction of the range of the training targets; the default
-            makes two years of a century.
+            makes two years of a century. For targets of ``t`` numbers its ``t``-th root, for their joint density.
         power: of the inverse density: 1, or 0.5 for its square root, the default, which is what the age benchmarks
             use: milder, and less of a gamble where the rarest targets are hundreds of times rarer.
         clip: no weight is further than this factor from the mean, before they are scaled to a mean of 1.
@@ -130,10 +131,12 @@ class LDS(Method):
     """
 
     kind = "weights"
+    paper = "Yang, Zha, Chen, Wang, Katabi, Delving into Deep Imbalanced Regression, ICML 2021"
     maps = True
     low: Tensor
     high: Tensor
     table: Tensor
+    means: Tensor
 
     def __init__(self, bandwidth: float = 0.02, power: float = 0.5, clip: float = 10.0) -> None:
         super().__init__()
@@ -146,12 +149,13 @@ class LDS(Method):
         self.bandwidth, self.power, self.clip = float(bandwidth), float(power), float(clip)
         for name in ("low", "high"):  # (t,), ends of the grid; empty before `prepare`
             self.register_buffer(name, torch.zeros(0, dtype=torch.float64))
-        self.register_buffer("table", torch.zeros(0, 0, dtype=torch.float64))  # (t, points)
+        self.register_buffer("table", torch.zeros(0, 0, dtype=torch.float64))  # as in `Weights`
+        self.register_buffer("means", torch.ones(2, dtype=torch.float64))
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the density of the training targets."""
-        found = weight_table(targets.flatten(1), self.bandwidth, self.power, self.clip)
-        self.low, self.high, self.table = (each.to(self.table) for each in found)
+        found = weights_of(targets, self.bandwidth, self.power, self.clip)
+        self.low, self.high, self.table, self.means = (each.to(self.table) for each in found)
 
     def change(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The batch with the weight of each target: ``(n, 1)`` or ``(n, 1, h, w)``; times one that it has."""
@@ -162,7 +166,8 @@ class LDS(Method):
         numbers = targets[..., None] if t == 1 else targets.movedim(along, -1)  # of one, in any shape
         if numbers.shape[-1] != t:
             raise ValueError(f"expected targets of {t} numbers, as those of training, got {tuple(targets.shape)}")
-        weight = weights_at(numbers, self.low, self.high, self.table)
+        found = Weights(self.low, self.high, self.table, self.means)
+        weight = weights_at(numbers, found, self.bandwidth, self.power, self.clip)
         weight = weight if t == 1 else weight.unsqueeze(along)
         weight = weight.to(_type(targets))
         return batch._replace(weight=weight if batch.weight is None else batch.weight * weight)

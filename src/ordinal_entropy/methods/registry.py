@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from ordinal_entropy.balance import FRACTION, Balance
 from ordinal_entropy.losses import OrdinalEntropy
+from ordinal_entropy.methods.ada import ADA
 from ordinal_entropy.methods.averaging import EMA, SWA
+from ordinal_entropy.methods.balanced_mse import BalancedMSE, BalancedMSEGAI
 from ordinal_entropy.methods.c_mixup import CMixup
 from ordinal_entropy.methods.ce import CrossEntropy
 from ordinal_entropy.methods.classification import Classification
@@ -17,17 +19,23 @@ from ordinal_entropy.methods.conr import ConR
 from ordinal_entropy.methods.contract import KINDS, Method, overrides
 from ordinal_entropy.methods.coral import CORAL
 from ordinal_entropy.methods.corn import CORN
+from ordinal_entropy.methods.dist_loss import DistLoss
 from ordinal_entropy.methods.dldl import DLDL
 from ordinal_entropy.methods.dldl_v2 import DLDLv2
 from ordinal_entropy.methods.fds import FDS
+from ordinal_entropy.methods.focal_r import FocalR
+from ordinal_entropy.methods.gar import GAR
 from ordinal_entropy.methods.hl_gauss import HLGauss
 from ordinal_entropy.methods.huber import Huber
 from ordinal_entropy.methods.koleo import KoLeo
 from ordinal_entropy.methods.lds import LDS
 from ordinal_entropy.methods.mean_variance import MeanVariance
+from ordinal_entropy.methods.mixup import Mixup
 from ordinal_entropy.methods.or_cnn import ORCNN
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
 from ordinal_entropy.methods.ph_reg import PHReg
+from ordinal_entropy.methods.power_losses import L1, L2
+from ordinal_entropy.methods.quantile import Quantile
 from ordinal_entropy.methods.rank_n_contrast import RankNContrast
 from ordinal_entropy.methods.ranksim import RankSim
 from ordinal_entropy.methods.rot_reg import ROTReg
@@ -103,9 +111,19 @@ _REGISTRY: dict[str, _Entry] = {
             "or-cnn": ORCNN,
             "coral": CORAL,
             "corn": CORN,
+            "quantile": Quantile,
+            "l1": L1,
+            "l2": L2,
             "huber": Huber,
+            "balanced-mse": BalancedMSE,
+            "balanced-mse-gai": BalancedMSEGAI,
+            "focal-r": FocalR,
+            "gar": GAR,
+            "dist-loss": DistLoss,
             "lds": LDS,
             "c-mixup": CMixup,
+            "mixup": Mixup,
+            "ada": ADA,
             "fds": FDS,
             "rnc": RankNContrast,
             "ema": EMA,

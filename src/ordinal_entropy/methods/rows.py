@@ -18,6 +18,11 @@ class OutputRows(NamedTuple):
     inside: Tensor | None  # (g, n), 1 for rows inside the mask and 0 for others; None: all are
     weight: Tensor | None  # (g, n), factor of a row's loss, 0 outside the mask
 
+    @property
+    def mask(self) -> Tensor | None:
+        """``(g, n)``, which rows are inside."""
+        return None if self.inside is None else self.inside > 0
+
     def mean(self, losses: Tensor) -> Tensor:
         """The mean of weight times loss ``(g, n)`` over the rows inside; without any, a zero with a graph."""
         factor = self.inside if self.weight is None else self.weight
@@ -27,13 +32,14 @@ class OutputRows(NamedTuple):
         return total / self.inside.sum().clamp(min=1)
 
 
-def output_rows(step: Step, width: int, t: int = 1) -> OutputRows:
+def output_rows(step: Step, width: int, t: int = 1, *, gather: bool = False) -> OutputRows:
     """Outputs of a step as rows. Maps of targets at another resolution are read at the nearest places.
 
     Args:
         step: with outputs ``(n, width)``, ``(b, n, width)`` or ``(b, width, h, w)``, and targets of the same rows.
         width: numbers a row that the head gives.
         t: numbers of a target.
+        gather: join rows ``(n, width)`` of all ranks, for losses that compare rows.
 
     Example:
         >>> import torch
@@ -49,6 +55,8 @@ def output_rows(step: Step, width: int, t: int = 1) -> OutputRows:
         raise ValueError(f"expected predictions with {width} numbers a row, got {came}")
     if outputs.dim() not in (2, 3, 4) or outputs.shape[1 if outputs.dim() == 4 else -1] != width:
         raise ValueError(f"expected predictions with {width} numbers a row, got {tuple(outputs.shape)}")
+    if gather and outputs.dim() == 2:
+        return _of_all_ranks(step, t)
     found, targets, amount, _ = rows(outputs, batch.targets, batch.mask, per="image")
     if targets.shape[-1] != t:
         raise ValueError(f"expected targets of {_numbers(t)} a row, got {tuple(batch.targets.shape)}")
@@ -56,6 +64,61 @@ def output_rows(step: Step, width: int, t: int = 1) -> OutputRows:
     if batch.weight is not None:
         weight = rows(outputs.detach(), batch.targets, batch.mask, batch.weight, per="image").amount
     return OutputRows(found, targets, None if batch.mask is None else amount, weight)
+
+
+def _of_all_ranks(step: Step, t: int) -> OutputRows:
+    """Rows of the joined batch; weights travel as one more number of the targets."""
+    outputs, (_, targets, mask, weight, _) = step.outputs, step.batch
+
+    def own() -> Rows:
+        columns = targets[:, None] if targets.dim() == 1 else targets
+        if columns.shape[-1] != t:
+            raise ValueError(f"expected targets of {_numbers(t)} a row, got {tuple(targets.shape)}")
+        inside = mask if mask is None or mask.dim() == 1 else mask.all(1)
+        if weight is not None:
+            factor = rows(outputs.detach(), targets, inside, weight).amount
+            assert factor is not None
+            columns = torch.cat([columns.to(factor.dtype), factor.T], 1)
+        return rows(outputs, columns, inside)
+
+    data, _ = distributed.join(own, device=outputs.device)
+    every = None if weight is None else data.targets[..., t]
+    return OutputRows(data.features, data.targets[..., :t], data.amount, every)
+
+
+def prediction_rows(step: Step, *, gather: bool = False) -> OutputRows:
+    """Predictions of a step as rows, as many numbers as a target has; :func:`output_rows` has the rest."""
+    outputs = step.outputs
+    if not isinstance(outputs, Tensor):
+        raise ValueError(f"expected predictions, got {None if outputs is None else type(outputs).__name__}")
+    targets = step.batch.targets
+    along = 1 if outputs.dim() == 4 else -1
+    t = targets.shape[along] if targets.dim() == outputs.dim() else 1
+    return output_rows(step, t, t, gather=gather)
+
+
+def paired(predictions: Tensor, targets: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Predictions and targets as ``(..., n, t)`` in one type, at least float32; zero outside the mask.
+
+    Args:
+        predictions: ``(n,)`` or ``(..., n, t)``.
+        targets: of the same shape: nothing is broadcast.
+        mask: boolean ``(..., n)``, rows that count.
+
+    Example:
+        >>> [each.shape for each in paired(torch.zeros(3), torch.zeros(3))]
+        [torch.Size([3, 1]), torch.Size([3, 1])]
+    """
+    if predictions.shape != targets.shape or predictions.dim() == 0:
+        came = f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
+        raise ValueError(f"expected predictions and targets of one shape, (n,) or (n, t), got {came}")
+    if predictions.dim() == 1:
+        predictions, targets = predictions[:, None], targets[:, None]
+    dtype = torch.promote_types(predictions.dtype, torch.float32)
+    predictions, targets = predictions.to(dtype), targets.to(dtype)
+    if mask is not None:
+        predictions, targets = (torch.where(mask[..., None], each, 0) for each in (predictions, targets))
+    return predictions, targets
 
 
 def feature_rows(

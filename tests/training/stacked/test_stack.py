@@ -34,10 +34,10 @@ def test_what_is_computed_together():
     assert rank(member("baseline")) == 0
     assert {rank(member(name)) for name in ("ld", "oe", "lt", "oe-balanced")} == {1}
     assert rank(member("lt"), torch.tensor([[0.0], [1.0]])) == 0  # nothing to pull
-    assert {rank(member(name)) for name in ("classification", "ce", "hl-gauss", "mean-variance", "or-cnn", "corn")} == {
-        2
-    }
-    assert {rank(member(name)) for name in ("huber", "huber+oe", "lds", "coral", "rnc", "classification+ld")} == {3}
+    heads = ("classification", "ce", "hl-gauss", "mean-variance", "or-cnn", "corn", "quantile")
+    assert {rank(member(name)) for name in (*heads, "huber", "gar")} == {2}
+    alone = ("huber+oe", "balanced-mse", "lds", "mixup", "coral", "rnc", "classification+ld")
+    assert {rank(member(name)) for name in alone} == {3}
     assert rank(member("oe", max_samples=2)) == rank(member("oe", memory=8)) == 3  # draws, or remembers
     assert kind_of(member("ld", strength=0.1), targets) == kind_of(member("ld", strength=2.0), targets)
     assert kind_of(member("ld", samples=2), targets) != kind_of(member("ld", samples=3), targets)
@@ -144,7 +144,9 @@ def over_groups():
 @pytest.mark.parametrize("name", over_groups())
 def test_a_loss_over_groups_trains_each_run_as_by_itself(name, monkeypatch):
     """With targets of ranges and distinct values of their own, so that no run can have the bins of another."""
-    options = {key: value for key, value in (("bins", 20), ("sigma", 1.0)) if key in methods.options(name)}
+    options = {
+        key: value for key, value in (("bins", 20), ("sigma", 1.0), ("learned", False)) if key in methods.options(name)
+    }
     given = rows(3)
     given = given._replace(targets=given.targets.mul(2).round() * torch.tensor([1.0, 40.0, 0.01])[:, None, None] - 3)
     own = [member(name, seed, **options) for seed in range(3)]

@@ -120,7 +120,7 @@ class Training(lightning.LightningModule):
         lay_out(network, settings)
         self.method = method
         self.average = Average(network) if method.averages else None
-        # what each rank counts for itself, as FDS in an epoch; DDP would put the first rank's there in every step
+        # what each rank counts for itself; DDP would put the first rank's there in every step
         self._ddp_params_and_buffers_to_ignore = [f"method.{name}" for name, _ in method.named_buffers()]
         self.task_loss = loss
         self.metrics = nn.ModuleList([(train_metric or metric).clone(), metric.clone(), metric.clone()])  # as in PARTS
