@@ -11,6 +11,7 @@ from sklearn import metrics as theirs
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods.ordinal_entropy import FIXED
+from ordinal_entropy.models import embeddings
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
 from ordinal_entropy.tasks.tabular.train import Job, Scored, Settings, errors
@@ -77,11 +78,11 @@ def alone(job):
     names = list(network.initial(job.shape, job.seed))
     pieces = None
     if job.shape.embedding == "piecewise":
-        pieces = network.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
-        pieces = network.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
+        pieces = embeddings.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
+        pieces = embeddings.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
     y = torch.from_numpy(job.seen.standardized()).to(job.shape.dtype)[:, None]
     member, inputs = job.member(), torch.from_numpy(job.seen.train.inputs).to(y)
-    own = prepared(member, inputs, y, job.shape.hidden)
+    (own,) = prepared(member, inputs, y, job.shape.hidden)
     method = own.method
     parameters += list(own.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
@@ -92,7 +93,7 @@ def alone(job):
         if job.shape.encoded:
             numbers = z[None, :, : job.shape.numbers].mT
             one = {name: tensor[None] for name, tensor in own.items()}
-            z = torch.cat([network._embedded(one, numbers, pieces)[0], z[:, job.shape.numbers :]], dim=1)
+            z = torch.cat([embeddings.embedded(one, numbers, pieces)[0], z[:, job.shape.numbers :]], dim=1)
         for layer in range(job.shape.layers):
             z = (z @ own[f"{layer}.weight"] + own[f"{layer}.bias"]).relu()
         return z
@@ -129,7 +130,7 @@ EVERY = ["baseline", *FIXED]
 
 
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
-@pytest.mark.parametrize("embedding", network.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", embeddings.EMBEDDINGS)
 def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     seen_by = views((0, 1))
     jobs = [job(method, seed, seen_by[seed], embedding=embedding, dtype=dtype) for method in EVERY for seed in (0, 1)]

@@ -56,9 +56,12 @@ class Columns(Files):
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded(Perceptron):
-    """A perceptron behind embeddings of its inputs."""
+    """A perceptron, or an ensemble of such, behind embeddings of its inputs."""
 
+    network: Literal["perceptron", "tabm", "tabm-mini"] = "perceptron"  # tabm: members of an ensemble, sharing weights
+    members: int = 32  # tabm, tabm-mini: of the ensemble
     layers: int = 2  # hidden ones
+    dropout: float = 0.0  # share of the activations of each hidden layer that a step leaves out
     embedding: Literal["none", "periodic", "piecewise"] = "piecewise"  # of each number, before the first layer
     embedding_size: int = 16  # numbers that one becomes
     waves: int = 24  # periodic: frequencies of a number
@@ -68,8 +71,10 @@ class Embedded(Perceptron):
     def __post_init__(self) -> None:
         """Values that no network can have."""
         super().__post_init__()
-        require_at_least_1(self, "layers", "embedding_size", "waves", "pieces")
+        require_at_least_1(self, "members", "layers", "embedding_size", "waves", "pieces")
         require_not_negative(self, "wave_scale")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"expected dropout from 0 to below 1, got {self.dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +109,7 @@ class Tabular:
 PRESETS = {
     "small": Tabular(),
     "quick": preset(Tabular(), "generated=600 hidden=64 epochs=60 learning_rate=3e-3"),
+    "tabm": preset(Tabular(), "network=tabm dropout=0.1 batch_size=256 weight_decay=3e-4"),
 }
 
 
@@ -220,11 +226,14 @@ def _method(plan: Plan) -> Composition:
 def _job(plan: Plan, seen: Seen) -> Job:
     recipe = plan.recipe
     method = _method(plan)
+    model = {each.name: getattr(recipe.model, each.name) for each in fields(recipe.model)}
+    if recipe.model.network == "perceptron":
+        model["members"] = 1
     shape = Shape(
         numbers=seen.numbers,
         inputs=seen.train.inputs.shape[1],
         outputs=method.outputs(1),
-        **{each.name: getattr(recipe.model, each.name) for each in fields(recipe.model)},
+        **model,
         dtype=getattr(torch, recipe.training.dtype),
     )
     return Job(plan.seed, seen, shape, method)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
+from ordinal_entropy.models.embeddings import Pieces, pieces_of
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.tabular.inputs import Part, Seen
 from ordinal_entropy.training import saved_features
@@ -25,7 +26,7 @@ from ordinal_entropy.training.runner import OnScores
 from ordinal_entropy.training.saved_features import saved_scores
 from ordinal_entropy.training.stacked import loop
 from ordinal_entropy.training.stacked.members import Member, Rows, order_of, steps_and_rows
-from ordinal_entropy.training.stacked.network import Pieces, Shape, pieces_of
+from ordinal_entropy.training.stacked.network import Shape
 from ordinal_entropy.training.stacked.stack import Stack
 
 NAMES = ("rmse", "mae", "r2")
@@ -81,10 +82,11 @@ class Job:
     method: Composition  # as made; a stack prepares a copy
 
     def key(self, settings: Settings) -> Hashable:
-        """What runs of one stack have in common; inputs may differ in number."""
+        """What runs of one stack have in common; inputs may differ in number, and those of one TabM are of one seed."""
         staged = first_epochs(self.method, settings.epochs)  # parameters of a stage step together
         steps = steps_and_rows(len(self.seen.train.targets), settings.batch_size)
-        return replace(self.shape, inputs=0), settings, steps, staged
+        alone = None if self.shape.members == 1 else self.seed  # members fill a device, and its memory
+        return replace(self.shape, inputs=0), settings, steps, staged, alone
 
     def member(self) -> Member:
         """Of a stack."""
