@@ -196,7 +196,8 @@ def same_table(result: Mapping[str, Any], found: Read) -> bool:
 def group_key(plan: Plan, run: runs.Run, found: Read) -> Hashable:
     """What runs of a stack have in common: shapes, settings, and the epoch that they go on from."""
     own = found.waiting(plan, run)
-    return own.job.key(own.settings), 0 if own.there is None else own.there.state["epoch"]
+    few = own.job.shape.members > 1  # the members of one seed's runs fill a device, and its memory
+    return own.job.key(own.settings), 0 if own.there is None else own.there.state["epoch"], plan.seed if few else None
 
 
 def train_group(group: Group, found: Read, device: str, progress: Progress | None, on_scores: OnScores) -> None:

@@ -82,11 +82,10 @@ class Job:
     method: Composition  # as made; a stack prepares a copy
 
     def key(self, settings: Settings) -> Hashable:
-        """What runs of one stack have in common; inputs may differ in number, and those of one TabM are of one seed."""
+        """What runs of one stack have in common; inputs may differ in number."""
         staged = first_epochs(self.method, settings.epochs)  # parameters of a stage step together
         steps = steps_and_rows(len(self.seen.train.targets), settings.batch_size)
-        alone = None if self.shape.members == 1 else self.seed  # members fill a device, and its memory
-        return replace(self.shape, inputs=0), settings, steps, staged, alone
+        return replace(self.shape, inputs=0), settings, steps, staged
 
     def member(self) -> Member:
         """Of a stack."""
