@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ordinal_entropy import methods
+from ordinal_entropy import methods, tasks
 from ordinal_entropy.commands import errors, screen
 from ordinal_entropy.results import terminal
 
@@ -25,7 +25,17 @@ def show_methods(
         if not name:
             rows = [(each, _kind(each), methods.describe(each)) for each in methods.names()]
             console.print(terminal.grid(["method", "kind", "what it does"], rows))
+            for task in tasks.names():
+                models = list(tasks.classical(task).items())
+                if models:
+                    console.print(f"\nRows of {task} that are no methods")
+                    console.print(terminal.grid(["row", "what it is"], models))
             return
+        for task in tasks.names():
+            if name in tasks.classical(task):
+                console.print(Text(f"{name}: {tasks.classical(task)[name]}", style="bold"), soft_wrap=True)
+                console.print(f"  a row of {task}, which is no method and joins none", soft_wrap=True)
+                return
         methods.create(name)
         for part in methods.split(name):
             console.print(Text(f"{part}: {methods.describe(part)}", style="bold"), soft_wrap=True)
