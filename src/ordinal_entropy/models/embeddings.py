@@ -6,13 +6,13 @@ training rows cut its range into.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 EMBEDDINGS = ("none", "periodic", "piecewise")
 
@@ -74,3 +74,30 @@ def embedded(parameters: Mapping[str, Tensor], numbers: Tensor, pieces: Pieces |
     r, p, n, _ = encoded.shape
     z = torch.baddbmm(bias.flatten(0, 1), encoded.flatten(0, 1), weight.flatten(0, 1)).relu()  # (r * p, n, e)
     return z.view(r, p, n, -1).permute(0, 2, 1, 3).reshape(r, n, -1)
+
+
+class Piecewise(nn.Module):
+    """Piecewise-linear embeddings of rows of numbers ``(n, p)``: ``(n, p * e)``.
+
+    Args:
+        pieces: ``(p, t)``, of :func:`pieces_of`.
+        layers: from ``t`` numbers to ``e``, one for each column.
+
+    Example:
+        >>> pieces = pieces_of(np.array([[0.0], [1.0], [2.0], [6.0]]), 3)
+        >>> Piecewise(pieces, [nn.Linear(3, 4)])(torch.zeros(5, 1)).shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(self, pieces: Pieces, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach().mT for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
+        for name, part in pieces._asdict().items():
+            self.register_buffer(name, part)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Of each number what its layer makes of it."""
+        parameters = {"embedding.weight": self.weight[None], "embedding.bias": self.bias[None]}
+        pieces = Pieces(*(self.get_buffer(name)[None] for name in Pieces._fields))
+        return embedded(parameters, rows.mT[None], pieces)[0]

@@ -6,8 +6,10 @@ loss is the mean of the members' losses, each of its own predictions; the predic
 "tabm-mini" the members differ in the scaling of the inputs and in their heads alone.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 NETWORKS = ("perceptron", "tabm", "tabm-mini")
 
@@ -71,3 +73,46 @@ def first_scaling(
 
 def _signs(size: tuple[int, int], generator: torch.Generator) -> Tensor:
     return 2.0 * torch.randint(2, size, generator=generator) - 1
+
+
+class SharedLayers(nn.Module):
+    """Hidden layers of TabM: from rows ``(n, i)`` to the features ``(k, n, d)`` of each member.
+
+    Args:
+        layers: whose weights the members share; all begin with their biases.
+        scaling: ``(k, i)``, of the inputs, as of :func:`first_scaling`.
+        activation: after every layer.
+        dropout: after that.
+        mini: nothing but the scaling of the inputs is a member's own.
+
+    Example:
+        >>> layers = SharedLayers([nn.Linear(3, 8), nn.Linear(8, 5)], torch.ones(4, 3), torch.relu)
+        >>> layers(torch.zeros(2, 3)).shape
+        torch.Size([4, 2, 5])
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[nn.Linear],
+        scaling: Tensor,
+        activation: Callable[[Tensor], Tensor],
+        dropout: Callable[[Tensor], Tensor] | None = None,
+        *,
+        mini: bool = False,
+    ) -> None:
+        super().__init__()
+        k = len(scaling)
+        self.activation, self.dropout = activation, dropout or nn.Identity()
+        self.weights = nn.ParameterList(layer.weight.detach().mT.contiguous() for layer in layers)
+        self.biases = nn.ParameterList(layer.bias.detach().expand(1 if mini else k, -1).clone() for layer in layers)
+        own = [] if mini else [weight.detach() for weight in self.weights]
+        self.r = nn.ParameterList([scaling, *(weight.new_ones(k, len(weight)) for weight in own[1:])])
+        self.s = nn.ParameterList(weight.new_ones(k, weight.shape[1]) for weight in own)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features of each member."""
+        z = rows[None]
+        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            r, s = (each[place] if place < len(each) else None for each in (self.r, self.s))
+            z = self.dropout(self.activation(shared_layer(z, weight, bias, r, s)))
+        return z
