@@ -71,9 +71,9 @@ def embedded(parameters: Mapping[str, Tensor], numbers: Tensor, pieces: Pieces |
         start, length, low, high = (part[:, :, None] for part in pieces)  # (r, p, 1, t)
         encoded = torch.clamp((numbers[..., None] - start) / length, low, high)
     weight, bias = parameters["embedding.weight"], parameters["embedding.bias"]
-    r, p, n, _ = encoded.shape
+    (r, p, n, _), e = encoded.shape, weight.shape[-1]
     z = torch.baddbmm(bias.flatten(0, 1), encoded.flatten(0, 1), weight.flatten(0, 1)).relu()  # (r * p, n, e)
-    return z.view(r, p, n, -1).permute(0, 2, 1, 3).reshape(r, n, -1)
+    return z.view(r, p, n, e).permute(0, 2, 1, 3).reshape(r, n, p * e)
 
 
 class Piecewise(nn.Module):
