@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from ordinal_entropy import functional, methods
+from ordinal_entropy.integrations import sklearn as sklearn_integration
 from ordinal_entropy.integrations.sklearn import OrdinalEntropyRegressor
 from ordinal_entropy.methods import registry
 
@@ -62,6 +63,8 @@ def test_checks_of_scikit_learn(estimator, check):
         OrdinalEntropyRegressor(hidden_layer_sizes=16, method="huber+oe", grouping=0.5),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, learning_rate=0.01, batch_size=16, epochs=20),
         OrdinalEntropyRegressor(hidden_layer_sizes=16, early_stopping=True, activation="tanh"),
+        OrdinalEntropyRegressor(hidden_layer_sizes=16, network="tabm", members=4, embedding="piecewise", dropout=0.1),
+        OrdinalEntropyRegressor(hidden_layer_sizes=16, network="tabm-mini", members=3, method="huber+oe"),
     ]
 )
 def test_checks_of_scikit_learn_with_other_parameters(estimator, check):
@@ -455,6 +458,128 @@ def test_a_composition_of_each_kind_that_there_is():
 # scikit-learn's tools
 
 
+# ensembles, embeddings and dropout
+
+TABM = {"network": "tabm", "members": 3, "hidden_layer_sizes": (8, 5)}
+
+
+def members_by_hand(body, x):
+    """Features of each member, one after the other."""
+    found = []
+    for member in range(3):
+        z = x
+        for layer, weight in enumerate(body.weights):
+            z = z * body.r[layer][member] if layer < len(body.r) else z
+            z = z @ weight
+            z = z * body.s[layer][member] if layer < len(body.s) else z
+            z = torch.relu(z + body.biases[layer][min(member, len(body.biases[layer]) - 1)])
+        found.append(z)
+    return found
+
+
+@pytest.mark.parametrize("network", ["tabm", "tabm-mini"])
+@pytest.mark.parametrize("method", ["baseline", "oe", "classification+upper+halves+damped+oe+pull", "deep"])
+def test_an_ensemble_is_a_plain_loop_over_its_members(kinds, network, method):
+    """Each has its own loss, its own head and its own copy of the method; they share weights and batches."""
+    own = {**TABM, "network": network, "method": method, "strength": 0.3, "epochs": 6}
+    model, start = small(**own).fit(X, Y), small(**own, learning_rate=0.0).fit(X, Y)
+    table = np.lexsort(np.concatenate([X, Y[:, None]], 1).T)
+    x, z = (torch.from_numpy(standardized(each)[table]) for each in (X, Y[:, None]))
+    body, heads = start.network_
+    strengths = {part: {"strength": 0.3} for part in method.split("+") if "strength" in methods.options(part)}
+    by_hand = [methods.create(method, strengths).double() for _ in range(3)]
+    for each in by_hand:
+        each.prepare(z, x, 5)
+    parameters = [*body.parameters(), *heads.parameters(), *(each for own in by_hand for each in own.parameters())]
+    optimizer = torch.optim.AdamW(parameters, lr=3e-3, weight_decay=1e-2)
+    for epoch in range(6):
+        with sklearn_integration._drawing(model._seed, epoch) as generator:
+            batch = by_hand[0].change(methods.Batch(x, z), generator)
+        losses = []
+        for each, head, features in zip(by_hand, heads.each, members_by_hand(body[0], batch.inputs), strict=True):
+            losses.append(each.loss(methods.step_from(features, each, head, batch, methods.squared_error)))
+        optimizer.zero_grad()
+        torch.stack(losses).mean().backward()
+        optimizer.step()
+        for each in by_hand:
+            each.end_epoch()
+        assert model.loss_curve_[epoch] == pytest.approx(torch.stack(losses).mean().item(), rel=1e-9)
+    with torch.no_grad():
+        features = members_by_hand(body[0], torch.from_numpy(standardized(X)))
+        each = [own.decode(head(own_z)) for own, head, own_z in zip(by_hand, heads.each, features, strict=True)]
+    np.testing.assert_allclose(model.predict(X), torch.stack(each).mean(0)[:, 0] * Y.std() + Y.mean(), rtol=1e-8)
+    np.testing.assert_allclose(model.transform(X), torch.cat(features, 1), rtol=1e-6, atol=1e-9)
+    assert not np.allclose(each[0], each[1]) and len(model.get_feature_names_out()) == 15
+
+
+def test_members_and_embeddings_begin_alike_whatever_the_method():
+    one, two = (
+        small(**TABM, embedding="piecewise", method=method, epochs=1, learning_rate=0).fit(X, Y).network_
+        for method in ("baseline", "huber+oe")
+    )
+    assert all(torch.equal(own, other) for own, other in zip(one.parameters(), two.parameters(), strict=True))
+    first = one[0][1].r[0]  # a normal number for each column, of which an embedding has 16
+    assert first.shape == (3, 48) and len(first[0].unique()) == 3 and len(first.unique()) == 9
+    signs = small(**TABM, epochs=1, learning_rate=0).fit(X, Y).network_[0][0].r[0]
+    assert signs.shape == (3, 3) and signs.unique().tolist() == [-1, 1]
+
+
+def test_embeddings_are_those_of_the_pieces():
+    model = small(embedding="piecewise", pieces=4, embedding_size=2, epochs=1, learning_rate=0.0).fit(X, Y)
+    x = standardized(X)
+    own = model.network_[0][0]
+    expected = []
+    for column in range(3):
+        edges = np.quantile(x[:, column], np.linspace(0, 1, 5)).astype(np.float32).astype(np.float64)
+        share = (x[:, column, None] - edges[:-1]) / np.diff(edges)
+        share[:, 1:] = share[:, 1:].clip(0)
+        share[:, :-1] = share[:, :-1].clip(None, 1)
+        z = share @ own.weight[column].detach().numpy() + own.bias[column].detach().numpy()
+        expected.append(np.maximum(z, 0))
+    with torch.no_grad():
+        np.testing.assert_allclose(own(torch.from_numpy(x)), np.concatenate(expected, 1), atol=1e-5)
+
+
+def test_weights_are_repetition_for_embeddings_and_members_too():
+    weight = np.random.RandomState(1).randint(0, 4, len(Y))
+    model = small(**TABM, embedding="piecewise", dropout=0.2, epochs=4)
+    weighted, repeated = clone(model).fit(X, Y, weight), clone(model).fit(X.repeat(weight, 0), Y.repeat(weight))
+    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
+
+
+def test_dropout_leaves_out_a_share_in_training_alone():
+    dropout = sklearn_integration._Dropout(0.4)
+    with sklearn_integration._drawing(3):
+        found = dropout(torch.full((200, 50), 3.0))
+    assert found.unique().tolist() == pytest.approx([0, 5]) and float((found == 0).float().mean()) == pytest.approx(
+        0.4, abs=0.02
+    )
+    assert torch.equal(dropout.eval()(found), found)
+    before = torch.get_rng_state()
+    model = small(dropout=0.4, epochs=3).fit(X, Y)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(model.predict(X), model.predict(X))
+    np.testing.assert_array_equal(model.predict(X), small(dropout=0.4, epochs=3).fit(X, Y).predict(X))
+    assert not np.allclose(model.predict(X), small(epochs=3).fit(X, Y).predict(X))
+
+
+def test_an_ensemble_pickled_goes_on_as_before():
+    model = small(**TABM, embedding="piecewise", method="oe-balanced", batch_size=16, dropout=0.1, epochs=4).fit(X, Y)
+    twin = pickle.loads(pickle.dumps(model))
+    for each in (model, twin):
+        each.partial_fit(X, Y)
+    np.testing.assert_array_equal(twin.predict(X), model.predict(X))
+    assert twin.method_ is twin._methods[0]
+
+
+def test_an_ensemble_returns_to_its_best_epoch():
+    model = small(**TABM, early_stopping=True, n_iter_no_change=3, learning_rate=0.05, epochs=40).fit(X, Y)
+    assert model.n_iter_ < 40 and model.score(X, Y) > 0
+    best = int(np.argmin(model.validation_curve_))
+    again = small(**TABM, early_stopping=True, n_iter_no_change=40, learning_rate=0.05, epochs=best + 1).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), again.predict(X))
+
+
 def test_in_a_pipeline_a_scaler_changes_nothing():
     plain = small(epochs=100).fit(X, Y)
     scaled = make_pipeline(StandardScaler(), small(epochs=100)).fit(X, Y)
@@ -703,6 +828,12 @@ def test_bad_weights(weight, sentence):
         ("method_options", {"oe": {"bins": 3}}, "expected options of 'oe': one of strength, .*; got bins"),
         ("method_options", ["oe"], r"expected method_options as {part: {option: value}} or None, got \['oe'\]"),
         ("activation", "swish", "expected activation to be one of relu, gelu, silu, tanh, got 'swish'"),
+        ("network", "tab", "expected network to be one of perceptron, tabm, tabm-mini, got 'tab'"),
+        ("embedding", "periodic", "expected embedding to be one of none, piecewise, got 'periodic'"),
+        ("members", 0, "expected members to be a whole number from 1, got 0"),
+        ("pieces", 1.5, "expected pieces to be a whole number from 1, got 1.5"),
+        ("dropout", 1.0, "expected dropout from 0 to below 1, got 1.0"),
+        ("dropout", -0.1, "expected dropout to be a number from 0, got -0.1"),
         ("dtype", "float16", "expected dtype to be one of float64, float32, got 'float16'"),
         ("hidden_layer_sizes", (), "expected hidden_layer_sizes of one layer or more, .*, got none"),
         ("hidden_layer_sizes", (8, 0), r"expected hidden_layer_sizes of whole numbers from 1, got \(8, 0\)"),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ordinal_entropy import methods
+from ordinal_entropy import methods, tasks
 from ordinal_entropy.commands import errors, screen
 from ordinal_entropy.results import terminal
 
@@ -17,8 +17,8 @@ def show_methods(
 
         ordinal-entropy methods hl-gauss+lds+oe
 
-    Methods are joined by +: one head or prediction loss, one weighting, one mixing, one smoothing, any number of terms.
-    Options of one part are set by --set method.PART.OPTION=VALUE.
+    Methods are joined by +: one head or prediction loss, one weighting, one mixing, one smoothing, one averaging, any
+    number of terms. Options of one part are set by --set method.PART.OPTION=VALUE.
     """
     with errors.one_sentence():
         console = screen.output()
@@ -26,7 +26,17 @@ def show_methods(
             rows = [(each, _kind(each), "yes" if _maps(each) else "", methods.describe(each)) for each in _by_kind()]
             console.print(terminal.grid(["method", "kind", "maps", "what it does"], rows))
             console.print("maps: trains on depth and crowd too, whose targets are maps.")
+            for task in tasks.names():
+                models = list(tasks.classical(task).items())
+                if models:
+                    console.print(f"\nRows of {task} that are no methods")
+                    console.print(terminal.grid(["row", "what it is"], models))
             return
+        for task in tasks.names():
+            if name in tasks.classical(task):
+                console.print(Text(f"{name}: {tasks.classical(task)[name]}", style="bold"), soft_wrap=True)
+                console.print(f"  a row of {task}, which is no method and joins none", soft_wrap=True)
+                return
         methods.create(name)
         for part in methods.split(name):
             console.print(Text(f"{part}: {methods.describe(part)}", style="bold"), soft_wrap=True)

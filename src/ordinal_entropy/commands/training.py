@@ -41,7 +41,7 @@ def train(
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return
-        grid.methods_known([method])
+        grid.methods_known([method], task=task)
         tasks.require_parts(recipe, [method])
         if seed < 0:
             raise ValueError(f"expected --seed to be at least 0, got {seed}")

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Batch, Composition, Method
 from ordinal_entropy.methods.contract import overrides
+from ordinal_entropy.models.embeddings import Piecewise, pieces_of
+from ordinal_entropy.models.tabm import NETWORKS, SharedLayers, first_scaling
 
 try:
     from sklearn.base import (
@@ -41,6 +43,7 @@ except ImportError as error:
 Array = npt.NDArray[np.float64]
 
 _ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+_EMBEDDINGS = ("none", "piecewise")
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 _WHOLE_TABLE = 256  # distinct rows up to which "auto" takes all of them in a step
 _AMONG_ROWS = ("term", "mixing", "smoothing")  # kinds of parts that look at other rows of a batch
@@ -118,6 +121,14 @@ class OrdinalEntropyRegressor(
     Args:
         hidden_layer_sizes: widths of the hidden layers, one or more; the last one holds the features.
         activation: "relu", "gelu", "silu" or "tanh", after every hidden layer.
+        network: "perceptron", or "tabm" or "tabm-mini": an ensemble whose members share weights. To the method each
+            member is a network of its own; the loss is the mean of theirs, as is the prediction.
+        members: of such an ensemble.
+        dropout: share of the activations of each hidden layer that a step leaves out.
+        embedding: of each column, before the first layer: "none", or "piecewise", how far its number has come through
+            pieces of its range, in a small layer of its own.
+        pieces: that quantiles cut the range of a column into, at most.
+        embedding_size: numbers that one becomes.
         method: a name of ``oe.methods``, or several joined by ``+``: "oe", "classification+oe"; "baseline" is the
             squared error alone. One of two stages shares the epochs between them.
         method_options: of each part of the method, by its name; they win over the three below.
@@ -144,8 +155,8 @@ class OrdinalEntropyRegressor(
 
     Attributes:
         network_: the fitted network, hidden layers and head: from standardized inputs to standardized targets, or to
-            what ``method_.decode`` makes these of.
-        method_: the fitted method.
+            what ``method_.decode`` makes these of; of an ensemble, those of each member.
+        method_: the fitted method; of an ensemble, that of its first member.
         n_features_in_: numbers of a row; ``feature_names_in_``: their names, where ``fit`` saw any.
         n_outputs_: numbers of a target.
         n_iter_: epochs trained.
@@ -167,6 +178,12 @@ class OrdinalEntropyRegressor(
         hidden_layer_sizes: tuple[int, ...] | int = (100, 100),
         activation: str = "relu",
         *,
+        network: str = "perceptron",
+        members: int = 32,
+        dropout: float = 0.0,
+        embedding: str = "none",
+        pieces: int = 24,
+        embedding_size: int = 16,
         method: str = "oe",
         method_options: Mapping[str, Mapping[str, Any]] | None = None,
         strength: float = 0.01,
@@ -187,6 +204,12 @@ class OrdinalEntropyRegressor(
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.network = network
+        self.members = members
+        self.dropout = dropout
+        self.embedding = embedding
+        self.pieces = pieces
+        self.embedding_size = embedding_size
         self.method = method
         self.method_options = method_options
         self.strength = strength
@@ -261,12 +284,17 @@ class OrdinalEntropyRegressor(
         return predictions[:, 0] if self._one_dimensional else predictions
 
     def transform(self, X: npt.ArrayLike) -> Array:
-        """The features ``(n, d)``: what the last hidden layer makes of each row."""
+        """The features ``(n, d)``: what the last hidden layer makes of each row; those of all members side by side."""
         return self._outputs(X, head=False)
 
     def _check_parameters(self) -> None:
         """An error for a parameter that does not exist; methods check their own."""
-        for name, choices in (("activation", _ACTIVATIONS), ("dtype", _DTYPES)):
+        for name, choices in (
+            ("activation", [*_ACTIVATIONS]),
+            ("network", NETWORKS),
+            ("embedding", _EMBEDDINGS),
+            ("dtype", [*_DTYPES]),
+        ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"expected {name} to be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         for width in self._widths():
@@ -280,15 +308,17 @@ class OrdinalEntropyRegressor(
             )
         if self.batch_size != "auto" and not _whole(self.batch_size):
             raise ValueError(f"expected batch_size to be 'auto' or a whole number from 1, got {self.batch_size!r}")
-        for name in ("epochs", "n_iter_no_change"):
+        for name in ("epochs", "n_iter_no_change", "members", "pieces", "embedding_size"):
             if not _whole(getattr(self, name)):
                 raise ValueError(f"expected {name} to be a whole number from 1, got {getattr(self, name)!r}")
-        for name in ("strength", "balance", "learning_rate", "weight_decay", "tol", "validation_fraction"):
+        for name in ("strength", "balance", "learning_rate", "weight_decay", "tol", "validation_fraction", "dropout"):
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise ValueError(f"expected {name} to be a number from 0, got {value!r}")
         if not self.balance > 0:
             raise ValueError(f"expected balance to be a positive number, got {self.balance!r}")
+        if not self.dropout < 1:
+            raise ValueError(f"expected dropout from 0 to below 1, got {self.dropout!r}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
 
@@ -327,30 +357,54 @@ class OrdinalEntropyRegressor(
         self._seed = int(copy.deepcopy(random).randint(2**31))  # of the method's draws: nothing else depends on these
         self._input_scaling = _scaling(table.inputs, table.weight)
         self._target_scaling = _scaling(table.targets, table.weight)
-        widths = (table.inputs.shape[1], *self._widths())
-        body: list[nn.Module] = []
-        for fan_in, fan_out in itertools.pairwise(widths):
-            body += [_linear(fan_in, fan_out, random), _ACTIVATIONS[self.activation]()]
-        head: nn.Module = _linear(widths[-1], self.n_outputs_, random)  # drawn in any case: batches do not depend on it
+        self._members = 1 if self.network == "perceptron" else int(self.members)
+        width, t = self._widths()[-1], self.n_outputs_
         with _drawing(self._seed):
             self.method_ = self._method().to(_DTYPES[self.dtype])
             rows = self._standardized(table.repeated() or table, torch.device("cpu"))
-            self.method_.prepare(rows.targets, rows.inputs, widths[-1])
-            outputs = self.method_.outputs(self.n_outputs_)
+            self.method_.prepare(rows.targets, rows.inputs, width)
+            body = self._body(rows.inputs, random)
+            # drawn in any case: batches do not depend on the method
+            heads: list[nn.Module] = [_linear(width, t, random) for _ in range(self._members)]
             if self.method_.own_head:
-                head = self.method_.head(widths[-1], self.n_outputs_)
-            elif outputs != self.n_outputs_:
-                head = _linear(widths[-1], outputs, np.random.RandomState(self._seed))
-        self.network_ = nn.Sequential(nn.Sequential(*body), head).to(_DTYPES[self.dtype])
+                heads = [self.method_.head(width, t) for _ in heads]
+            elif self.method_.outputs(t) != t:
+                own = np.random.RandomState(self._seed)
+                heads = [_linear(width, self.method_.outputs(t), own) for _ in heads]
+        self._methods = [self.method_, *(copy.deepcopy(self.method_) for _ in heads[1:])]
+        head = heads[0] if self.network == "perceptron" else _Heads(heads)
+        self.network_ = nn.Sequential(body, head).to(_DTYPES[self.dtype])
         self._optimizer = torch.optim.AdamW(
-            [*self.network_.parameters(), *self.method_.parameters()],
+            [*self.network_.parameters(), *(each for method in self._methods for each in method.parameters())],
             lr=float(self.learning_rate),
             weight_decay=float(self.weight_decay),
         )
-        self._n_features_out = widths[-1]
+        self._n_features_out = width * self._members
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
         self.validation_curve_: list[float] = []
+
+    def _body(self, inputs: Tensor, random: np.random.RandomState) -> nn.Module:
+        """What is below the features: embeddings, where they are asked for, and hidden layers."""
+        p, e = inputs.shape[1], int(self.embedding_size)
+        activation = _ACTIVATIONS[self.activation]
+        embedded = self.embedding != "none"
+        widths = (p * e if embedded else p, *self._widths())
+        layers = [_linear(fan_in, fan_out, random) for fan_in, fan_out in itertools.pairwise(widths)]
+        dropout = [_Dropout(float(self.dropout))] if self.dropout else []
+        body: list[nn.Module] = []
+        if embedded:
+            count = int(self.pieces)
+            own = [_linear(count, e, random) for _ in range(p)]
+            body.append(Piecewise(pieces_of(inputs.double().numpy(), count), own))
+        if self.network == "perceptron":
+            for layer in layers:
+                body += [layer, activation(), *dropout]
+        else:
+            scaling = _first_scaling(self._members, p, e if embedded else 0, random)
+            mini = self.network == "tabm-mini"
+            body.append(SharedLayers(layers, scaling, activation(), *dropout, mini=mini))
+        return nn.Sequential(*body)
 
     def _method(self) -> Composition:
         """Each part with the parameters of the regressor that it takes, then with options of its own."""
@@ -416,21 +470,41 @@ class OrdinalEntropyRegressor(
         order = None if steps == 1 else torch.from_numpy(self._random.permutation(n)).to(total.device)
         with _drawing(self._seed, self.n_iter_) as generator:
             for index in [None] if order is None else order.tensor_split(steps):
-                loss = methods.training_loss(
-                    self.method_, body, head, rows.batch(index), _squared_error, generator, stage=stage
-                )
+                loss = self._loss(body, head, rows.batch(index), generator, stage)
                 self._optimizer.zero_grad()
                 loss.backward()
                 self._optimizer.step()
                 self.method_.after_step(self.network_)
                 total += loss.detach()
-            self.method_.end_epoch()
+            for method in self._methods:
+                method.end_epoch()
         return float(total) / steps
+
+    def _loss(self, body: nn.Module, head: nn.Module, batch: Batch, generator: torch.Generator, stage: str) -> Tensor:
+        """Of a step; of an ensemble the mean of its members' losses, on the batch as the first one's method has it."""
+        if self.network == "perceptron":
+            return methods.training_loss(self.method_, body, head, batch, _squared_error, generator, stage=stage)
+        assert isinstance(head, _Heads)
+        batch = self.method_.change(batch, generator)
+        with torch.set_grad_enabled(stage != "head"):
+            features = body(batch.inputs)
+        losses = []
+        for method, own, z in zip(self._methods, head.each, features, strict=True):
+            step = methods.step_from(z, method, own, batch, _squared_error, stage=stage)
+            losses.append(method.loss(step, stage))
+        return torch.stack(losses).mean()
+
+    def _predictions(self, outputs: Tensor) -> Tensor:
+        """Of what the head gives; of an ensemble the mean of its members' predictions."""
+        if self.network == "perceptron":
+            return self.method_.decode(outputs)
+        each = [method.decode(own) for method, own in zip(self._methods, outputs, strict=True)]
+        return torch.stack(each).mean(0)
 
     def _error(self, batch: Batch) -> float:
         """Of the predictions of rows held back."""
         with torch.no_grad():
-            predictions = self.method_.decode(self.network_.eval()(batch.inputs))
+            predictions = self._predictions(self.network_.eval()(batch.inputs))
             return float(_squared_error(predictions, batch.targets, batch.mask, batch.weight))
 
     def _weighable(self, table: _Table) -> _Table:
@@ -461,7 +535,7 @@ class OrdinalEntropyRegressor(
         return _Rows(inputs, targets, torch.from_numpy(table.weight / table.weight.mean()).to(device, dtype))
 
     def _learned(self) -> nn.ModuleList:
-        return nn.ModuleList([self.network_, self.method_])
+        return nn.ModuleList([self.network_, *self._methods])
 
     def _move(self, device: torch.device) -> None:
         """Network, method and optimizer to the device."""
@@ -475,9 +549,44 @@ class OrdinalEntropyRegressor(
         body, last = self.network_.eval()
         rows = torch.from_numpy(inputs).to(_DTYPES[self.dtype])
         with torch.no_grad():
-            features = (body(part) for part in rows.split(_ROWS_AT_ONCE))
-            found = [self.method_.decode(last(each)) if head else each for each in features]
+            features = (body(part) for part in rows.split(max(_ROWS_AT_ONCE // self._members, 1)))
+            found = [self._predictions(last(each)) if head else _side_by_side(each) for each in features]
         return torch.cat(found).double().numpy()
+
+
+class _Heads(nn.Module):
+    """The heads of an ensemble: from features ``(k, n, d)`` to outputs ``(k, n, o)``."""
+
+    def __init__(self, each: list[nn.Module]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(each)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.stack([head(z) for head, z in zip(self.each, features, strict=True)])
+
+
+class _Dropout(nn.Module):
+    """Leaves out a share of the activations in training, drawn on the CPU wherever they are."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z * (torch.rand(z.shape) >= self.share).to(z) / (1 - self.share) if self.training else z
+
+
+def _side_by_side(features: Tensor) -> Tensor:
+    """Features of several members ``(k, n, d)`` as ``(n, k * d)``; of one network as they are."""
+    return features if features.dim() == 2 else features.transpose(0, 1).flatten(1)
+
+
+def _first_scaling(members: int, p: int, width: int, random: np.random.RandomState) -> Tensor:
+    """By which the members of an ensemble scale their inputs first: signs, or a normal number for each embedding."""
+    generator = torch.Generator().manual_seed(int(random.randint(2**31)))
+    if width:
+        return first_scaling(members, 0, generator, embedded=p, width=width)
+    return first_scaling(members, p, generator)
 
 
 def _joined(inputs: Array, targets: Array, weight: Array) -> _Table:

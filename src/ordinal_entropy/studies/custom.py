@@ -30,7 +30,7 @@ class CustomStudy:
     smallest: float | None = None  # differences below it do not matter, a reason to stop
 
     def __post_init__(self) -> None:
-        names = methods_known(self.methods)
+        names = methods_known(self.methods, task=self.task)
         if len(names) < 2:
             raise ValueError(f"expected two or more --methods, got {', '.join(names)}")
         if "baseline" in names:
@@ -82,7 +82,7 @@ def _variants(names: Sequence[str], strengths: str, recipe: Any, given: bool) ->
         raise ValueError("expected --strengths or --set strength=..., got both")
     own = {part: option for part, option, _ in tasks.part_options(recipe) if option in ("strength", "balance")}
     for name in names:  # a strength of the part's own would make all rows of a method the same
-        fixed = [part for part in methods.split(name) if "strength" in methods.options(part)]
+        fixed = [part for part in tasks.parts_of(name) if "strength" in methods.options(part)]
         if fixed and own.keys() >= set(fixed):
             raise ValueError(f"expected --strengths or --set method.{fixed[0]}.{own[fixed[0]]}=..., got both")
     found = with_strengths(names, numbers)

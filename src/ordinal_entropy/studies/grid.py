@@ -44,10 +44,10 @@ def seeds_from(count: int, least: int = 2) -> list[int]:
     return list(range(count))
 
 
-def methods_known(names: Sequence[str], *, first: str | None = None) -> list[str]:
-    """The same names, if all are methods, they differ, and the first is as asked."""
+def methods_known(names: Sequence[str], *, first: str | None = None, task: str = "") -> list[str]:
+    """The same names, if all are methods or rows of the task, they differ, and the first is as asked."""
     for name in names:
-        registry.create(name)  # an unknown one is an error that names the near ones, parts that do not join another
+        tasks.require_row(task, name)
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"expected different methods, got {', '.join(names) or 'none'}")
     if first is not None and names[0] != first:
@@ -73,7 +73,7 @@ def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: st
 
 
 def _has_strength(method: str) -> bool:
-    return any("strength" in registry.options(part) for part in registry.split(method))
+    return any("strength" in registry.options(part) for part in tasks.parts_of(method))
 
 
 def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Sequence[int]) -> list[Plan]:

@@ -3,6 +3,7 @@
 A task is looked up by name and loaded when it is asked for.
 """
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -51,6 +52,8 @@ _DATA = {  # packages with a module ``data`` and a module ``generated``
     "depth": "ordinal_entropy.tasks.depth",
     "tabular": "ordinal_entropy.tasks.tabular",
 }
+
+_CLASSICAL = {"tabular": "ordinal_entropy.tasks.tabular.classical"}  # modules with ``ROWS`` that are no methods
 
 TASK = "task"  # names the task beside the keys of a recipe, in files
 _OF_METHODS = {each.name for each in fields(MethodOptions)} - {"options"}
@@ -133,6 +136,51 @@ def load_data(name: str) -> Data:
         check=import_module(f"{package}.data").check,
         make=import_module(f"{package}.generated").make,
     )
+
+
+def classical(name: str) -> Mapping[str, str]:
+    """Rows of a task that are no methods, such as models of scikit-learn on tables, each with what it is.
+
+    Example:
+        >>> list(classical("tabular")), list(classical("linear"))
+        (['hist-gradient-boosting', 'ridge', 'constant'], [])
+    """
+    found: Mapping[str, str] = import_module(_CLASSICAL[name]).ROWS if name in _CLASSICAL else {}
+    return found
+
+
+def require_row(task: str, name: str) -> None:
+    """A ValueError where a comparison on a task can have no row of a name: an unknown method, a model of another task.
+
+    Example:
+        >>> require_row("tabular", "ridge")
+        >>> require_row("tabular", "ridge+oe")
+        Traceback (most recent call last):
+        ValueError: expected 'ridge' by itself, which is a model of its own and joins no method, got 'ridge+oe'
+    """
+    models = {model: where for where in _CLASSICAL for model in classical(where)}
+    model = next((part for part in str(name).split("+") if part in models), None)
+    if model is None:
+        try:
+            methods.create(name)
+        except ValueError:
+            if difflib.get_close_matches(name, classical(task)):
+                raise ValueError(unknown(f"row of {task}", name, classical(task))) from None
+            raise
+    elif name != model:
+        raise ValueError(f"expected {model!r} by itself, which is a model of its own and joins no method, got {name!r}")
+    elif model not in classical(task):
+        raise ValueError(f"expected a method, got {model!r}, which is a row of {models[model]} alone")
+
+
+def parts_of(name: str) -> list[str]:
+    """The parts of a method; none of a row that is no method.
+
+    Example:
+        >>> parts_of("huber+oe"), parts_of("ridge")
+        (['huber', 'oe'], [])
+    """
+    return [] if any(name in classical(task) for task in _CLASSICAL) else methods.split(name)
 
 
 def preset_of(name: str, preset: str = "paper") -> str:
@@ -269,7 +317,7 @@ def require_parts(recipe: Any, names: Sequence[str]) -> None:
         Traceback (most recent call last):
         ValueError: expected options of parts of baseline, ld, got method.oe.strength, which none of them has
     """
-    parts = {part for name in names for part in methods.split(name)}
+    parts = {part for name in names for part in parts_of(name)}
     for part, option, _ in part_options(recipe):
         if part not in parts:
             raise ValueError(
@@ -327,7 +375,7 @@ def planned(folder: Path, settings: Sequence[str | Setting] = ()) -> tuple[str, 
     if not isinstance(name, str):
         raise ValueError(f"expected a run folder of the command train, got {folder}, whose recipe names no task")
     with runs.reading(folder / "recipe.json", "remove the run folder and train again"):
-        methods.describe(run.method)  # an unknown one is an error
+        require_row(name, run.method)
         own = restored(next(iter(load(name).presets.values())), content)
     return name, Plan(run.method, run.seed, changed(own, values_of(name, own, settings), settings))
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn import metrics as theirs
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods.ordinal_entropy import FIXED
+from ordinal_entropy.models import embeddings
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, rows_of, seen
 from ordinal_entropy.tasks.tabular.train import Job, Scored, Settings, errors
@@ -44,7 +46,7 @@ def views(seeds=(0, 1, 2)):
     return found
 
 
-def job(method, seed, view, *, embedding="none", dtype=torch.float32, **options):
+def job(method, seed, view, *, embedding="none", dtype=torch.float32, network=None, **options):
     own = {}
     for part in methods.split(method):
         known = methods.options(part)
@@ -53,7 +55,8 @@ def job(method, seed, view, *, embedding="none", dtype=torch.float32, **options)
             own[part].pop("balance")
     made = methods.create(method, own)
     shape = Shape(view.numbers, view.train.inputs.shape[1], made.outputs(1), 8, embedding=embedding, dtype=dtype)
-    return Job(seed, view, replace(shape, embedding_size=4, waves=3, pieces=4), made)
+    shape = replace(shape, embedding_size=4, waves=3, pieces=4, **(network or {}))
+    return Job(seed, view, shape, made)
 
 
 def trained(jobs, epochs=3, states=None):
@@ -72,34 +75,45 @@ def parameters_of(scored, run):
 
 
 def alone(job):
-    """The scores of the last epoch on validation and test rows, by a network and an optimizer of its own."""
-    parameters = [tensor.clone().requires_grad_() for tensor in network.initial(job.shape, job.seed).values()]
-    names = list(network.initial(job.shape, job.seed))
+    """The scores of the last epoch on validation and test rows, by a network and an optimizer of its own.
+
+    Of several members each has a copy of the method and a head; the loss is the mean of theirs, as is the prediction.
+    """
+    first, k = network.initial(job.shape, job.seed), job.shape.members
+    names, parameters = list(first), [tensor.clone().requires_grad_() for tensor in first.values()]
     pieces = None
     if job.shape.embedding == "piecewise":
-        pieces = network.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
-        pieces = network.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
+        pieces = embeddings.pieces_of(job.seen.train.inputs[:, : job.seen.numbers], job.shape.pieces)
+        pieces = embeddings.Pieces(*(part[None].to(job.shape.dtype) for part in pieces))
     y = torch.from_numpy(job.seen.standardized()).to(job.shape.dtype)[:, None]
     member, inputs = job.member(), torch.from_numpy(job.seen.train.inputs).to(y)
-    own = prepared(member, inputs, y, job.shape.hidden)
-    method = own.method
-    parameters += list(own.parameters())
+    each = prepared(member, inputs, y, job.shape.hidden, k)
+    method = each[0].method
+    parameters += [tensor for own in each for tensor in own.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
 
-    def encoder(inputs):
+    def encoder(inputs, seed=None):
+        """Features of each member."""
         own = dict(zip(names, parameters, strict=False))
         z = inputs.to(job.shape.dtype)
         if job.shape.encoded:
             numbers = z[None, :, : job.shape.numbers].mT
             one = {name: tensor[None] for name, tensor in own.items()}
-            z = torch.cat([network._embedded(one, numbers, pieces)[0], z[:, job.shape.numbers :]], dim=1)
+            z = torch.cat([embeddings.embedded(one, numbers, pieces)[0], z[:, job.shape.numbers :]], dim=1)
+        z = z.expand(k, *z.shape)
+        random = None if seed is None else torch.Generator().manual_seed(seed)
         for layer in range(job.shape.layers):
-            z = (z @ own[f"{layer}.weight"] + own[f"{layer}.bias"]).relu()
+            r, s = (own[f"{layer}.{name}"][:, None] if f"{layer}.{name}" in own else 1 for name in "rs")
+            z = ((z * r) @ own[f"{layer}.weight"] * s + own[f"{layer}.bias"][:, None]).relu()
+            if random is not None:
+                kept = torch.empty(z.shape if k > 1 else z.shape[1:], dtype=z.dtype)
+                z = z * kept.bernoulli_(1 - job.shape.dropout, generator=random) / (1 - job.shape.dropout)
         return z
 
-    def head(features):
-        weight, bias = (parameters[names.index(f"head.{kind}")] for kind in ("weight", "bias"))
-        return own.head(features) if method.own_head else features @ weight + bias
+    def head(features, place):
+        own = dict(zip(names, parameters, strict=False))
+        weight, bias = (own[f"head.{kind}"] if k == 1 else own[f"head.{kind}"][place] for kind in ("weight", "bias"))
+        return each[place].head(features) if method.own_head else features @ weight + bias
 
     n = len(y)
     steps = math.ceil(n / SETTINGS.batch_size)
@@ -108,19 +122,27 @@ def alone(job):
         order = np.random.default_rng([job.seed, 2, epoch]).permutation(n)
         for step in range(steps):
             rows = order[step * (n // steps) : (step + 1) * (n // steps)]
-            drawn = np.random.default_rng([job.seed, 3, epoch, step]).integers(2**62)
-            generator = torch.Generator().manual_seed(int(drawn))
+            drawn, dropped = (np.random.default_rng([job.seed, k, epoch, step]).integers(2**62) for k in (3, 4))
             batch = methods.Batch(inputs[rows], y[rows])
             stage = methods.stage_of(method, epoch, 3)
-            loss = methods.training_loss(method, encoder, head, batch, methods.squared_error, generator, stage=stage)
+            batch = method.change(batch, torch.Generator().manual_seed(int(drawn)))
+            with torch.set_grad_enabled(stage != "head"):
+                features = encoder(batch.inputs, int(dropped) if job.shape.dropout else None)
+            losses = []
+            for place, (own, z) in enumerate(zip(each, features, strict=True)):
+                own_head = partial(head, place=place)
+                found = methods.step_from(z, own.method, own_head, batch, methods.squared_error, stage=stage)
+                losses.append(own.method.loss(found, stage))
             optimizer.zero_grad()
-            loss.backward()
+            torch.stack(losses).mean().backward()
             optimizer.step()
-        method.end_epoch()
+        for own in each:
+            own.method.end_epoch()
     found = []
     for part in (job.seen.validation, job.seen.test):
-        outputs = head(encoder(torch.from_numpy(part.inputs))).detach()
-        guess = method.decode(outputs).double().numpy()[:, 0]
+        features = encoder(torch.from_numpy(part.inputs)).detach()
+        guesses = [own.method.decode(head(z, place)) for place, (own, z) in enumerate(zip(each, features, strict=True))]
+        guess = torch.stack(guesses).mean(0).detach().double().numpy()[:, 0]
         found.append(np.sqrt(np.mean((guess * job.seen.scale + job.seen.center - part.targets) ** 2)))
     return found
 
@@ -129,7 +151,7 @@ EVERY = ["baseline", *FIXED]
 
 
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
-@pytest.mark.parametrize("embedding", network.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", embeddings.EMBEDDINGS)
 def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     seen_by = views((0, 1))
     jobs = [job(method, seed, seen_by[seed], embedding=embedding, dtype=dtype) for method in EVERY for seed in (0, 1)]
@@ -154,6 +176,73 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
     if "classification" not in name:
         _, (*_, plain) = trained([job("baseline", seed, seen_by[seed], dtype=torch.float64) for seed in (0, 1)])
         assert all(one["test"] != two["test"] for one, two in zip(history[-1], plain, strict=True))
+
+
+TABM = {"network": "tabm", "members": 3}
+
+
+@pytest.mark.parametrize("network", [{**TABM, "dropout": 0.3}, {**TABM, "network": "tabm-mini"}, {"dropout": 0.3}])
+def test_tabm_and_dropout_are_a_loop_of_plain_pytorch(network):
+    """A stack of what is computed together and run by run, with balances of each member."""
+    view = views((0,))[0]
+    names = ("baseline", "ld", "oe-balanced", "huber", "c-mixup")
+    jobs = [
+        job(name, 0, view, dtype=torch.float64, embedding="piecewise", network=network, grouping=0.5) for name in names
+    ]
+    _, history = trained(jobs)
+    for own, scores in zip(jobs, history[-1], strict=True):
+        found = [scores["validation"]["rmse"], scores["test"]["rmse"]]
+        assert found == pytest.approx(alone(own), rel=1e-8), own.method.name
+    assert len({scores["test"]["rmse"] for scores in history[-1]}) == len(names)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "classification"])
+def test_with_members_a_method_of_any_kind_is_a_loop_and_goes_on_from_its_state(name, of_every_kind):
+    view = views((0,))[0]
+    jobs = [job(name, 0, view, dtype=torch.float64, network={**TABM, "dropout": 0.2})]
+    whole, history = trained(jobs)
+    scores = history[-1][0]
+    assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(alone(jobs[0]), rel=1e-8)
+    half, _ = trained(jobs, epochs=2)
+    again, rest = trained(jobs, epochs=1, states=[(Path(), half.state(0))])
+    assert rest[-1][0]["test"] == pytest.approx(scores["test"], rel=1e-9)
+    assert again.scores(best=True)[0]["test"] == pytest.approx(whole.scores(best=True)[0]["test"], rel=1e-9)
+    assert again.scalars()[0] == pytest.approx(whole.scalars()[0], rel=1e-6)
+
+
+def test_members_of_runs_of_other_inputs_and_rows_are_as_alone():
+    seen_by = views()
+    jobs = [job(name, seed, seen_by[seed], network=TABM) for name in ("baseline", "oe", "huber") for seed in seen_by]
+    assert len({own.shape.inputs for own in jobs}) > 1
+    _, beside = trained(jobs)
+    for run, own in enumerate(jobs):
+        _, (*_, (scores,)) = trained([own])
+        for part in scores:
+            assert beside[-1][run][part] == pytest.approx(scores[part], rel=1e-3)
+
+
+def test_each_member_has_its_own_loss_and_the_prediction_is_the_mean_of_theirs():
+    """The gradient at a head is that of its own errors, by a third."""
+    view = views((0,))[0]
+    own = job("baseline", 0, view, dtype=torch.float64, network=TABM)
+    scored = Scored([own], SETTINGS, device="cpu")
+    scored.stack.advance(1)
+    y = torch.from_numpy(view.standardized())[np.random.default_rng([0, 2, 0]).permutation(len(view.train.targets))]
+    net, n = scored.stack.network, scored.stack.step_rows
+    for member in range(3):
+        offset = net.outputs[0][member] - y[:n, None]
+        gradient = 2 * (net.features[member] * offset).mean(0) / 3
+        torch.testing.assert_close(net.gradient.head_of(member)[0][:, 0], gradient)
+    _, outputs = net.predict(scored.parts["test"].inputs)
+    found = scored.predictions(scored.parts["test"].inputs)[1][0]
+    torch.testing.assert_close(found, outputs[0].mean(0)[:, 0] * view.scale + view.center)
+
+
+def test_networks_do_not_share_a_stack():
+    view = views((0,))[0]
+    shapes = ({}, TABM, {**TABM, "network": "tabm-mini"}, {**TABM, "members": 2}, {"dropout": 0.1})
+    keys = {job("baseline", 0, view, network=network).key(SETTINGS) for network in shapes}
+    assert len(keys) == len(shapes)
 
 
 def test_stages_train_the_encoder_first_and_then_the_head(of_every_kind):

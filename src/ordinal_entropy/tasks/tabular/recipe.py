@@ -20,14 +20,14 @@ from ordinal_entropy.methods import Composition, first_epochs
 from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, restored
 from ordinal_entropy.recipes.groups import Files, InEpochs, MethodOptions, Perceptron, Stacked
 from ordinal_entropy.tasks import Task, method_of
-from ordinal_entropy.tasks.tabular import data, generated, inputs, train
+from ordinal_entropy.tasks.tabular import classical, data, generated, inputs, train
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
 from ordinal_entropy.tasks.tabular.train import METRIC, PARTS, Job, Scored, Settings
 from ordinal_entropy.training.checkpoints import FILE, load_run
-from ordinal_entropy.training.plans import Plan, Progress, trained_in
+from ordinal_entropy.training.plans import Plan, Progress, places, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
-from ordinal_entropy.training.stacked.members import require_trainable
+from ordinal_entropy.training.stacked.members import require_trainable, steps_and_rows
 from ordinal_entropy.training.stacked.network import Shape
 
 _GENERATED_SEED = 0
@@ -56,9 +56,12 @@ class Columns(Files):
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded(Perceptron):
-    """A perceptron behind embeddings of its inputs."""
+    """A perceptron, or an ensemble of such, behind embeddings of its inputs."""
 
+    network: Literal["perceptron", "tabm", "tabm-mini"] = "perceptron"  # tabm: members of an ensemble, sharing weights
+    members: int = 32  # tabm, tabm-mini: of the ensemble
     layers: int = 2  # hidden ones
+    dropout: float = 0.0  # share of the activations of each hidden layer that a step leaves out
     embedding: Literal["none", "periodic", "piecewise"] = "piecewise"  # of each number, before the first layer
     embedding_size: int = 16  # numbers that one becomes
     waves: int = 24  # periodic: frequencies of a number
@@ -68,8 +71,10 @@ class Embedded(Perceptron):
     def __post_init__(self) -> None:
         """Values that no network can have."""
         super().__post_init__()
-        require_at_least_1(self, "layers", "embedding_size", "waves", "pieces")
+        require_at_least_1(self, "members", "layers", "embedding_size", "waves", "pieces")
         require_not_negative(self, "wave_scale")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"expected dropout from 0 to below 1, got {self.dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +109,7 @@ class Tabular:
 PRESETS = {
     "small": Tabular(),
     "quick": preset(Tabular(), "generated=600 hidden=64 epochs=60 learning_rate=3e-3"),
+    "tabm": preset(Tabular(), "network=tabm dropout=0.1 batch_size=256 weight_decay=3e-4"),
 }
 
 
@@ -138,6 +144,8 @@ def check(recipe: Tabular) -> None:
 
 def check_method(plan: Plan) -> None:
     """Refuses a method that a stack cannot train; nothing is read."""
+    if plan.method in classical.ROWS:
+        return
     method = _method(plan)
     require_trainable(method, "tables")
     first_epochs(method, plan.recipe.training.epochs)  # too few for two stages are an error
@@ -166,11 +174,15 @@ class Read:
     digest: str
     seen: dict[int, Seen] = field(default_factory=dict)  # by seed; runs of one share it
 
+    def of_seed(self, seed: int) -> Seen:
+        """The rows of a seed."""
+        if seed not in self.seen:
+            self.seen[seed] = _seen(self.table, seed, self.recipe)
+        return self.seen[seed]
+
     def waiting(self, plan: Plan, run: runs.Run) -> train.Waiting:
         """A run to be trained, from where it was stopped."""
-        if plan.seed not in self.seen:
-            self.seen[plan.seed] = _seen(self.table, plan.seed, self.recipe)
-        job, settings = _job(plan, self.seen[plan.seed]), _settings(plan.recipe)
+        job, settings = _job(plan, self.of_seed(plan.seed)), _settings(plan.recipe)
         there = train.begun(run, settings, self.digest)
         return train.Waiting(job, run, settings, self.digest, self.table.left_out, there)
 
@@ -187,15 +199,36 @@ def same_table(result: Mapping[str, Any], found: Read) -> bool:
     return result.get("table") == found.digest
 
 
-def group_key(plan: Plan, run: runs.Run, found: Read) -> Hashable:
+def group_key(plan: Plan, run: runs.Run, found: Read) -> Hashable | None:
     """What runs of a stack have in common: shapes, settings, and the epoch that they go on from."""
+    if plan.method in classical.ROWS:
+        return None
     own = found.waiting(plan, run)
-    return own.job.key(own.settings), 0 if own.there is None else own.there.state["epoch"]
+    few = own.job.shape.members > 1  # the members of one seed's runs fill a device, and its memory
+    return own.job.key(own.settings), 0 if own.there is None else own.there.state["epoch"], plan.seed if few else None
 
 
 def train_group(group: Group, found: Read, device: str, progress: Progress | None, on_scores: OnScores) -> None:
-    """Trains a stack of runs to its end."""
+    """Trains a stack of runs to its end, or fits a model that is no network."""
+    plan, run = group[0]
+    if plan.method in classical.ROWS:
+        _fit(plan, run, found, progress, on_scores)
+        return
     train.train_stack([found.waiting(plan, run) for plan, run in group], device, progress, on_scores)
+
+
+def _fit(plan: Plan, run: runs.Run, found: Read, progress: Progress | None, on_scores: OnScores) -> None:
+    """Fits and scores a model of ``classical.ROWS``; having no epochs, it has these scores after each."""
+    seen = found.of_seed(plan.seed)
+    scores = train.scores_of(classical.fitted(plan.method, seen, plan.seed), seen)
+    own = plan.recipe.training
+    for epoch in range(1, own.epochs + 1):
+        on_scores(epoch, [scores])
+    if progress is not None:
+        steps = own.epochs * steps_and_rows(len(seen.train.targets), own.batch_size)[0]
+        progress(steps, steps)
+    history, features = [scores] * own.epochs, {at: dict[str, float]() for at in places([scores], METRIC)}  # none
+    run.finish({"history": history, "features": features, "table": found.digest, "left_out": found.table.left_out})
 
 
 def _of_the_data(recipe: Tabular) -> Tabular:
@@ -220,11 +253,14 @@ def _method(plan: Plan) -> Composition:
 def _job(plan: Plan, seen: Seen) -> Job:
     recipe = plan.recipe
     method = _method(plan)
+    model = {each.name: getattr(recipe.model, each.name) for each in fields(recipe.model)}
+    if recipe.model.network == "perceptron":
+        model["members"] = 1
     shape = Shape(
         numbers=seen.numbers,
         inputs=seen.train.inputs.shape[1],
         outputs=method.outputs(1),
-        **{each.name: getattr(recipe.model, each.name) for each in fields(recipe.model)},
+        **model,
         dtype=getattr(torch, recipe.training.dtype),
     )
     return Job(plan.seed, seen, shape, method)
@@ -244,6 +280,8 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step" (epochs done), the error on the rows of each part, further ones of the test rows, and the error on these
         by the parameters that were best on validation.
     """
+    if plan.method in classical.ROWS:
+        raise ValueError(f"expected a run of a network to evaluate, got one of {plan.method!r}, of which none is kept")
     place = trained_in(folder, plan, FILE)
     there = load_run(place, metric=METRIC)
     assert there is not None

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
+from ordinal_entropy.models.embeddings import Pieces, pieces_of
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.tabular.inputs import Part, Seen
+from ordinal_entropy.tasks.tabular.inputs import Array, Part, Seen
 from ordinal_entropy.training import saved_features
 from ordinal_entropy.training.checkpoints import FILE, REMEDY, OfRun, load_run, save_run
 from ordinal_entropy.training.plans import Progress, places
@@ -25,10 +26,11 @@ from ordinal_entropy.training.runner import OnScores
 from ordinal_entropy.training.saved_features import saved_scores
 from ordinal_entropy.training.stacked import loop
 from ordinal_entropy.training.stacked.members import Member, Rows, order_of, steps_and_rows
-from ordinal_entropy.training.stacked.network import Pieces, Shape, pieces_of
+from ordinal_entropy.training.stacked.network import Shape
 from ordinal_entropy.training.stacked.stack import Stack
 
 NAMES = ("rmse", "mae", "r2")
+PARTS = ("train", "validation", "test")
 
 
 class Errors(NamedTuple):
@@ -61,6 +63,17 @@ def errors(predictions: Tensor, targets: Tensor, mask: Tensor) -> Errors:
     return Errors((squares / count).sqrt(), offset.abs().sum(1) / count, r2)
 
 
+def scores_of(predict: Callable[[Array], Array], seen: Seen) -> dict[str, dict[str, float]]:
+    """The errors on each part of one run, by part and name, of a function from inputs to predictions."""
+    found = {}
+    for name in PARTS:
+        part: Part = getattr(seen, name)
+        guesses, targets = (torch.as_tensor(each)[None] for each in (predict(part.inputs), part.targets))
+        own = errors(guesses.double(), targets.double(), torch.ones_like(targets, dtype=torch.bool))
+        found[name] = {key: float(error) for key, error in zip(NAMES, own, strict=True)}
+    return found
+
+
 class Settings(NamedTuple):
     """What the runs of a stack share."""
 
@@ -91,7 +104,6 @@ class Job:
         return Member(self.seed, self.method, first=self.shape.first)
 
 
-PARTS = ("train", "validation", "test")
 Scores = dict[str, dict[str, float]]  # of one epoch of one run: by part, then by metric
 
 

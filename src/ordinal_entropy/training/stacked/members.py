@@ -61,7 +61,7 @@ def steps_and_rows(count: int, batch_size: int) -> tuple[int, int]:
 
 
 class Own(nn.Module):
-    """What a run has beside its part of the stack."""
+    """What a run has beside its part of the stack; of TabM, each of its members."""
 
     def __init__(self, method: Composition, head: nn.Module) -> None:
         super().__init__()
@@ -69,17 +69,25 @@ class Own(nn.Module):
         self.head = head  # nn.Identity: the linear one of the stack
 
 
-def prepared(member: Member, inputs: Tensor, targets: Tensor, hidden: int) -> Own:
-    """A copy of the method of a run that has seen its training rows, with the head that it brings, if any."""
+def prepared(member: Member, inputs: Tensor, targets: Tensor, hidden: int, members: int = 1) -> list[Own]:
+    """Copies of the method of a run that has seen its training rows, each with the head that it brings, if any.
+
+    Args:
+        member: the run.
+        inputs: ``(n, i)``.
+        targets: ``(n, 1)``.
+        hidden: width of the features.
+        members: of its network, each of which has a copy.
+    """
     require_trainable(member.method)
     method = copy.deepcopy(member.method).to(targets)
     method.prepare(targets, inputs, hidden)
-    head: nn.Module = nn.Identity()
+    heads: list[nn.Module] = [nn.Identity() for _ in range(members)]
     if method.own_head:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(member.seed)
-            head = method.head(hidden, 1).to(targets)
-    return Own(method, head)
+            heads = [method.head(hidden, 1).to(targets) for _ in range(members)]
+    return [Own(method if place == 0 else copy.deepcopy(method), head) for place, head in enumerate(heads)]
 
 
 def require_trainable(method: Composition, of: str = "runs") -> None:

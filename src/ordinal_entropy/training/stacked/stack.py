@@ -5,6 +5,11 @@ baseline, those of one regularizer, whose strengths may differ, and those of one
 every other method is called run by run. But for rounding, the numbers of a run do not depend on what trains beside it,
 and a run that diverges does not disturb the others.
 
+A run of TabM is several members that share weights. To a method each of them is what a run is otherwise: it has its own
+features, its own head and its own copy of the method, and the loss of the run is the mean of theirs. They share the
+batch, as the first one's method has changed it, and predict by their mean. ``k`` counts them; what is behind the
+features lies in stretches of ``k`` for each run.
+
 A step of runs that are computed together looks at no value on the host, so the same code runs in a CUDA graph. All that
 it changes and the next one needs lies in tensors that stay where they are (:attr:`Stack.state`).
 """
@@ -21,16 +26,18 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy.methods import Batch, Composition, first_epochs, squared_error, step_from
+from ordinal_entropy.models.embeddings import Pieces
 from ordinal_entropy.runs import require_form
 from ordinal_entropy.training.graphs import captured
 from ordinal_entropy.training.stacked import network
 from ordinal_entropy.training.stacked.members import Member, Own, Rows, joined, kind_of, prepared
-from ordinal_entropy.training.stacked.network import Network, Parameters, Pieces, Shape
+from ordinal_entropy.training.stacked.network import Network, Parameters, Perceptron, Shape
 from ordinal_entropy.training.stacked.regularizers import Draws, Group, Regularizers, unit_of
 from ordinal_entropy.training.stacked.strengths import Strengths
+from ordinal_entropy.training.stacked.tabm import TabM
 
 _LOG = logging.getLogger(__name__)
-_BATCHES, _DRAWS = 2, 3  # streams of a seed
+_BATCHES, _DRAWS, _DROPOUT = 2, 3, 4  # streams of a seed
 _BLOCK = {"cpu": 2**21, "cuda": 2**25}  # numbers in one layer of all runs, in an evaluation
 _AT_ONCE = {"cpu": 10, "cuda": 50}  # steps of which the draws are found together; on a GPU, in one graph
 _PIECE = 2**14  # parameters that one processor of a GPU updates
@@ -62,6 +69,7 @@ class Stack:
         pieces: Pieces | None = None,
     ) -> None:
         self.members, self.rows, self.device = list(members), rows, device
+        self.k = shape.members  # of the network of each run
         self.step = 0  # steps done
         self.epoch_steps, self.step_rows = rows.steps_and_rows()
         firsts = {first_epochs(member.method, rows.epochs) for member in members}
@@ -71,7 +79,7 @@ class Stack:
         self.inputs, self.targets = rows.inputs.to(device, shape.dtype), rows.targets.to(device, shape.dtype)
         self.which = torch.tensor(rows.which, device=device)
         self._sets, self._runs = (torch.arange(n, device=device)[:, None] for n in (len(rows.inputs), len(members)))
-        self.own = [self._prepared(run, shape).to(device) for run in range(len(members))]
+        self.own = [own.to(device) for run in range(len(members)) for own in self._prepared(run, shape)]
         for note in dict.fromkeys(note for own in self.own for note in own.method.notes):
             _LOG.warning("%s", note)
         self._sort()
@@ -80,7 +88,7 @@ class Stack:
         self._optimize(learning_rate, weight_decay)
         self.best = network.empty(shape, self._heads, device)  # parameters of each run where validation was best
         self.best.flat.copy_(self.network.parameters.flat)
-        self.best_own = [_copied(own) for own in self.own]
+        self.best_own = [_copied(self._own_of(run)) for run in range(len(members))]
         self.best_score = torch.full((len(members),), math.inf, dtype=torch.float64)
         self.squared_errors = torch.zeros(len(members), dtype=torch.float64, device=device)  # of this epoch's steps
         self._batches: dict[int, Batch] = {}  # of runs that are called one by one, in this step
@@ -95,9 +103,9 @@ class Stack:
 
     # What is made once
 
-    def _prepared(self, run: int, shape: Shape) -> Own:
+    def _prepared(self, run: int, shape: Shape) -> list[Own]:
         inputs, targets = self.rows.of_run(run)
-        return prepared(self.members[run], inputs.to(shape.dtype), targets.to(shape.dtype), shape.hidden)
+        return prepared(self.members[run], inputs.to(shape.dtype), targets.to(shape.dtype), shape.hidden, self.k)
 
     def _sort(self) -> None:
         """Which runs are computed together, and how."""
@@ -110,11 +118,12 @@ class Stack:
         for end in range(1, len(kinds) + 1):
             if end < len(kinds) and kinds[end] == kinds[start]:
                 continue
-            by_rank[kinds[start].rank].append(slice(start, end))
-            if self._heads and self._heads[-1][1] == kinds[start].outputs:
-                self._heads[-1] = self._heads[-1][0] + end - start, kinds[start].outputs
+            by_rank[kinds[start].rank].append(slice(self.k * start, self.k * end))
+            count, outputs = self.k * (end - start), kinds[start].outputs
+            if self._heads and self._heads[-1][1] == outputs:
+                self._heads[-1] = self._heads[-1][0] + count, outputs
             else:
-                self._heads.append((end - start, kinds[start].outputs))
+                self._heads.append((count, outputs))
             start = end
         baselines, self._regularized, together, singles = by_rank
         self._squared = slice(0, max([0, *(runs.stop for runs in (*baselines, *self._regularized))]))
@@ -122,7 +131,7 @@ class Stack:
         self._losses = [(runs, joined([own.method for own in self.own[runs]])) for runs in together]
 
     def _network(self, shape: Shape, pieces: Pieces | None) -> Network:
-        found = Network(shape, self._heads, self.device, pieces)
+        found = (Perceptron if shape.network == "perceptron" else TabM)(shape, self._heads, self.device, pieces)
         found.active = [
             k for k, (runs, _) in enumerate(found.parameters.heads) if {*range(runs.start, runs.stop)} - {*self.singles}
         ]
@@ -130,7 +139,7 @@ class Stack:
             views = found.parameters.of_run(run, member.first)
             first = {name: tuple(view.shape) for name, view in views.items()}
             inputs = shape.inputs - (shape.first - first[network.FIRST][0])
-            own = Shape(**{**vars(shape), "inputs": inputs, "outputs": first["head.bias"][1]})
+            own = Shape(**{**vars(shape), "inputs": inputs, "outputs": first["head.bias"][-1]})
             for name, value in network.initial(own, member.seed, member.initial).items():
                 views[name].copy_(value)
         return found
@@ -140,14 +149,15 @@ class Stack:
         groups = []
         for runs in self._regularized:
             methods[runs] = [own.method for own in self.own[runs]]
-            member = self.members[runs.start]
-            unit, samples = unit_of(member.method, self.rows.of_run(runs.start)[1]), member.samples
+            run = runs.start // self.k
+            member = self.members[run]
+            unit, samples = unit_of(member.method, self.rows.of_run(run)[1]), member.samples
             assert unit is not None
             if samples is not None and self.rows.batch_size is not None:
                 raise ValueError("expected steps of all rows where rows are drawn for regularizers, got batches")
             groups.append(Group(runs, unit, samples if samples is None else min(samples, self.step_rows)))
         self.strengths = Strengths(methods, self.targets)
-        seeds = torch.tensor([member.seed for member in self.members], device=self.device)
+        seeds = torch.tensor([member.seed for member in self.members for _ in range(self.k)], device=self.device)
         self.regularizers = Regularizers(groups, self.strengths, seeds, hidden)
 
     def _optimize(self, learning_rate: float, weight_decay: float) -> None:
@@ -244,7 +254,7 @@ class Stack:
         """Rows, forward, gradients at the outputs and the features, backward, AdamW."""
         stage, net = self.stage, self.network
         targets = self._load()
-        net.forward(differentiable=stage != "head")
+        net.forward(differentiable=stage != "head", seeds=self._seeds_of_dropout())
         features, by_features = net.features.flatten(0, 1), net.by_features.flatten(0, 1)
         gradients = self.regularizers.gradients(features, targets, draws)  # on a GPU beside what follows
         net.forward_heads()
@@ -255,6 +265,8 @@ class Stack:
         self.regularizers.add(by_features, features, targets, draws, gradients)
         if stage != "head":
             net.backward()
+        if self.k > 1:
+            self._average()
         if self.rows.batch_size is not None:
             self._add_errors(targets)
         for pieces, idle in ((self._encoder, stage == "head"), (self._heads_of, stage == "encoder")):
@@ -262,8 +274,16 @@ class Stack:
                 piece.grad = None if idle else gradient
         self.optimizer.step()
 
+    def _average(self) -> None:
+        """Makes of the gradient of a sum over the members of each run that of their mean."""
+        self.network.gradient.flat.div_(self.k)
+        for place in self.singles:
+            for parameter in self.own[place].parameters():
+                if parameter.grad is not None:
+                    parameter.grad.div_(self.k)
+
     def _load(self) -> Tensor:
-        """Puts the rows of this step into the network; their targets ``(r, n, 1)``."""
+        """Puts the rows of this step into the network; their targets ``(r * k, n, 1)``."""
         epoch, number = divmod(self.step, self.epoch_steps)
         x, y = self.inputs, self.targets
         if self.rows.batch_size is not None:
@@ -273,14 +293,15 @@ class Stack:
             rows = self._drawn[1][number]
             x, y = x[self._sets, rows], y[self._runs, rows[self.which]]
             self.network.load(x[self.which])
-        for run in self.singles:
-            self._seeds[run] = self._seed_of_draws(run)
-            generator = torch.Generator().manual_seed(self._seeds[run])
+        for run in self._single_runs():
+            first, seed = self.k * run, self._seed_of(run, _DRAWS)
             before = Batch(x[self.which[run]], y[run])
-            batch = self._batches[run] = self.own[run].method.change(before, generator)
+            batch = self.own[first].method.change(before, torch.Generator().manual_seed(seed))
+            for place in range(first, first + self.k):
+                self._batches[place], self._seeds[place] = batch, seed
             if batch.inputs is not before.inputs:
                 self.network.load_run(run, batch.inputs)
-        return y
+        return y if self.k == 1 else y.repeat_interleave(self.k, 0)
 
     _drawn: tuple[int, list[Tensor]] = (-1, [])  # of an epoch: the rows (s, b) of each step
 
@@ -293,10 +314,25 @@ class Stack:
         ]
         return list(torch.from_numpy(np.stack(drawn)).to(self.device).split(self.step_rows, dim=1))
 
-    def _seed_of_draws(self, run: int) -> int:
-        """Of what a method draws in this step."""
+    def _seed_of(self, run: int, stream: int) -> int:
+        """Of what is drawn in this step."""
         place = divmod(self.step, self.epoch_steps)
-        return int(np.random.default_rng([self.members[run].seed, _DRAWS, *place]).integers(2**62))
+        return int(np.random.default_rng([self.members[run].seed, stream, *place]).integers(2**62))
+
+    def _seeds_of_dropout(self) -> list[int]:
+        """Of each run; none where nothing is left out."""
+        if not self.network.shape.dropout:
+            return []
+        return [self._seed_of(run, _DROPOUT) for run in range(len(self.members))]
+
+    def _single_runs(self) -> list[int]:
+        """Those that are called one by one."""
+        return [place // self.k for place in self.singles[:: self.k]]
+
+    def _own_of(self, run: int) -> nn.Module:
+        """What a run has beside its part of the stack; of several members, of all of them."""
+        own = self.own[self.k * run : self.k * (run + 1)]
+        return own[0] if self.k == 1 else nn.ModuleList(own)
 
     def _by_outputs(self, targets: Tensor) -> None:
         """Gradients at the outputs: of squared errors, and of losses that stand in their place."""
@@ -339,20 +375,17 @@ class Stack:
         self._outputs[run] = step.outputs
         return features, loss
 
-    def _linear_of(self, run: int) -> list[Tensor]:
-        now, by = self.network.parameters.of_run(run), self.network.gradient.of_run(run)
-        names = "head.weight", "head.bias"
-        return [*(now[name].detach().requires_grad_() for name in names), *(by[name] for name in names)]
+    def _linear_of(self, place: int) -> list[Tensor]:
+        now, by = (each.head_of(place) for each in (self.network.parameters, self.network.gradient))
+        return [*(each.detach().requires_grad_() for each in now), *by]
 
     def _add_errors(self, targets: Tensor) -> None:
         """Adds the squared errors of this step's predictions, as they were trained on."""
-        own = self.network.outputs
-        predictions = self._decoded([out.detach() for out in own], self._outputs)
-        seen = targets
+        predictions = self._decoded([out.detach() for out in self.network.outputs], self._outputs)
+        seen = targets[:: self.k]
         if self._batches:
-            seen = torch.stack(
-                [self._batches[run].targets if run in self._batches else y for run, y in enumerate(targets)]
-            )
+            own = [self._batches.get(self.k * run) for run in range(len(seen))]
+            seen = torch.stack([y if batch is None else batch.targets for batch, y in zip(own, seen, strict=True)])
         self.squared_errors += (predictions - seen).double().square().sum((1, 2))
 
     # What has been learned
@@ -360,13 +393,15 @@ class Stack:
     def predictions(self, inputs: Tensor, *, best: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
         """Of each run features ``(r, n, hidden)`` and predictions ``(r, n, 1)``, some rows at a time.
 
+        The features are those of the first member of a run, the predictions are the mean of all.
+
         Args:
             inputs: rows of each set ``(s, n, i)``, or rows that all share ``(n, i)``.
             best: by the parameters that were best on validation.
         """
         shape = self.network.shape
         width = max(shape.hidden, shape.first, shape.numbers * shape.encoded)
-        block = max(1, _BLOCK[self.device.type] // (len(self.members) * width))
+        block = max(1, _BLOCK[self.device.type] // (len(self.own) * width))
         for some in inputs.split(block, dim=-2):
             with torch.no_grad(), self._own_at(best):
                 x = some if some.dim() == 2 else some[self.which]
@@ -374,22 +409,27 @@ class Stack:
                 brought = {
                     run: self.own[run].head(features[run]) for run in self.singles if self.own[run].method.own_head
                 }
-                yield features, self._decoded(outputs, brought)
+                yield features[:: self.k], self._decoded(outputs, brought)
 
     def _decoded(self, outputs: Sequence[Tensor], replaced: dict[int, Any]) -> Tensor:
-        """Predictions ``(r, n, 1)``, out of outputs that are one tensor a head."""
+        """Predictions ``(r, n, 1)``, the means of those of the members, out of outputs that are one tensor a head."""
         runs = self._squared.stop
         rest = [out for k, head in enumerate(outputs) for out in (head[runs:] if k == 0 and runs else head)]
         found = [outputs[0][:runs]] if runs else []
         for run, out in enumerate(rest, start=runs):
             own = replaced.get(run, out)
             found.append(self.own[run].method.decode(out if own is None else own)[None])
-        return found[0] if len(found) == 1 else torch.cat(found)
+        each = found[0] if len(found) == 1 else torch.cat(found)
+        return each if self.k == 1 else each.unflatten(0, (-1, self.k)).mean(1)
 
     def scalars(self, run: int) -> dict[str, float]:
-        """Numbers of the method of a run, for its log."""
-        found = self.strengths.of_run(run)
-        return found or {name: float(value) for name, value in self.own[run].method.scalars().items()}
+        """Numbers of the method of a run, for its log; of several members their means."""
+        each = [self._scalars(place) for place in range(self.k * run, self.k * (run + 1))]
+        return {name: sum(own[name] for own in each) / self.k for name in each[0]}
+
+    def _scalars(self, place: int) -> dict[str, float]:
+        found = self.strengths.of_run(place)
+        return found or {name: float(value) for name, value in self.own[place].method.scalars().items()}
 
     @torch.no_grad()
     def note_best(self, validation: Sequence[float]) -> None:
@@ -400,21 +440,21 @@ class Stack:
         mask = better.to(self.device)
         for (runs, now), (_, best) in zip(self.network.parameters.parts(), self.best.parts(), strict=True):
             best.copy_(torch.where(mask[runs].view(-1, *[1] * (now.dim() - 1)), now, best))
-        for run in self.singles:
+        for run in self._single_runs():
             if bool(better[run]):
-                self.best_own[run] = _copied(self.own[run])
+                self.best_own[run] = _copied(self._own_of(run))
 
     @contextmanager
     def _own_at(self, best: bool) -> Iterator[None]:
         """With what methods and their heads were where validation was best, if so wanted."""
-        now = {run: _copied(self.own[run]) for run in self.singles} if best else {}
+        now = {run: _copied(self._own_of(run)) for run in self._single_runs()} if best else {}
         for run in now:
-            self.own[run].load_state_dict(self.best_own[run])
+            self._own_of(run).load_state_dict(self.best_own[run])
         try:
             yield
         finally:
             for run, state in now.items():
-                self.own[run].load_state_dict(state)
+                self._own_of(run).load_state_dict(state)
 
     # What a checkpoint holds
 
@@ -423,8 +463,8 @@ class Stack:
         """All that a step changes and the next one needs, by name: the tensors themselves."""
         self._number.fill_(self.step)
         found = dict(self._state)
-        for run in self.singles:
-            every = {**self.own[run].state_dict(), **self._moments_of(run)}
+        for run in self._single_runs():
+            every = {**self._own_of(run).state_dict(), **self._moments_of(run)}
             found |= {f"{run}.{name}": tensor for name, tensor in every.items()}
         return found
 
@@ -445,8 +485,9 @@ class Stack:
             for name, each in zip(("parameters", "mean", "square", "best"), views, strict=True)
         }
         found["best_score"] = float(self.best_score[run])
-        found["balance"] = torch.cat([self.strengths.squares[:, run], self.strengths.steps[run, None]]).cpu()
-        found["own"], found["own_best"] = _copied(self.own[run]), self.best_own[run]
+        squares, steps = self._balance_of(run)
+        found["balance"] = torch.cat([squares, steps]).flatten().cpu()
+        found["own"], found["own_best"] = _copied(self._own_of(run)), self.best_own[run]
         for key, name in _MOMENTS.items():
             own = {each: tensor for each, tensor in self._moments_of(run).items() if each.startswith(f"{key}.")}
             found[name] = {each.partition(".")[2]: tensor.cpu().clone() for each, tensor in own.items()}
@@ -474,9 +515,12 @@ class Stack:
                 for key, view in each.of_run(run, self.members[run].first).items():
                     view.copy_(state[name][key])
             self.best_score[run] = state["best_score"]
-            self.strengths.squares[:, run], self.strengths.steps[run] = state["balance"][:-1], state["balance"][-1]
+            squares, steps = self._balance_of(run)
+            saved = state["balance"].view(-1, self.k)
+            squares.copy_(saved[:-1])
+            steps.copy_(saved[-1:])
             if state["own"]:
-                self.own[run].load_state_dict(state["own"])
+                self._own_of(run).load_state_dict(state["own"])
                 self.best_own[run] = state["own_best"]
             moments = self._moments_of(run)
             for key, name in _MOMENTS.items():
@@ -487,8 +531,13 @@ class Stack:
 
     def _moments_of(self, run: int) -> dict[str, Tensor]:
         """Of AdamW, of what a run has of its own."""
-        named = self.own[run].named_parameters() if run in self.singles else ()
+        named = self._own_of(run).named_parameters() if self.k * run in self.singles else ()
         return {f"{key}.{name}": self.optimizer.state[each][key] for name, each in named for key in _MOMENTS}
+
+    def _balance_of(self, run: int) -> tuple[Tensor, Tensor]:
+        """Sums ``(3, k)`` and steps ``(1, k)`` of the strengths of a run, as views."""
+        own = slice(self.k * run, self.k * (run + 1))
+        return self.strengths.squares[:, own], self.strengths.steps[None, own]
 
     def _go_to(self, step: int) -> None:
         """So many steps are done: of two stages, AdamW has made the first ones of the encoder, others of the heads."""
