@@ -627,7 +627,7 @@ def test_clone_has_the_parameters_and_nothing_fitted():
 
 
 @pytest.mark.parametrize("by", ["pickle", "joblib"])
-@pytest.mark.parametrize("method", ["oe", "oe-balanced"])
+@pytest.mark.parametrize("method", ["oe", "oe-balanced", "ema"])
 def test_pickled_it_predicts_and_goes_on_as_before(by, method):
     model = small(batch_size=16, method=method).fit(X, Y)
     if by == "pickle":
@@ -661,16 +661,35 @@ def test_the_same_random_state_gives_the_same_and_touches_no_global_one():
     assert small(**parameters).fit(X, Y).loss_curve_ == second.loss_curve_
 
 
-def test_early_stopping_stops_and_returns_to_the_best():
+@pytest.mark.parametrize("method", ["oe", "ema"])
+def test_early_stopping_stops_and_returns_to_the_best(method):
     rng = np.random.RandomState(0)
     noise = rng.standard_normal((60, 5)), rng.standard_normal(60)  # nothing to learn
-    model = small(epochs=500, learning_rate=0.02, early_stopping=True, validation_fraction=0.25, n_iter_no_change=5)
-    model.fit(*noise)
+    stopping = {"early_stopping": True, "validation_fraction": 0.25, "n_iter_no_change": 5}
+    model = small(epochs=500, learning_rate=0.02, method=method, **stopping).fit(*noise)
     best = int(np.argmin(model.validation_curve_))
     assert model.n_iter_ == len(model.validation_curve_) == len(model.loss_curve_) < 100
     assert model.n_iter_ == best + 1 + 5
     shorter = clone(model).set_params(epochs=best + 1).fit(*noise)
     np.testing.assert_array_equal(model.predict(noise[0]), shorter.predict(noise[0]))
+
+
+@pytest.mark.parametrize("method", ["ema", "swa"])
+def test_predictions_are_by_the_average_of_the_weights_of_all_steps(method):
+    """Each pass is one step here."""
+    plain, averaged = (small(method=each, epochs=8) for each in ("baseline", method))
+    expected = None
+    for step in range(1, 9):
+        plain.partial_fit(X, Y)
+        averaged.partial_fit(X, Y)
+        share = float(averaged.method_.share(torch.tensor(step), 8))
+        now = plain.network_.state_dict()
+        if step == 1:  # the average began with the first weights, which are not seen here
+            expected = {name: value.clone() for name, value in averaged.network_.state_dict().items()}
+        else:
+            expected = {name: (1 - share) * value + share * now[name] for name, value in expected.items()}
+    for name, value in averaged.network_.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-9, atol=1e-12)
 
 
 def test_held_back_rows_are_not_trained_on_and_their_error_is_the_curve():

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ordinal_entropy import methods
 from ordinal_entropy.methods import Batch, Composition, Method
+from ordinal_entropy.methods.averaging import Average
 from ordinal_entropy.methods.contract import overrides
 from ordinal_entropy.models.embeddings import Piecewise, pieces_of
 from ordinal_entropy.models.tabm import NETWORKS, SharedLayers, first_scaling
@@ -379,7 +380,9 @@ class OrdinalEntropyRegressor(
             lr=float(self.learning_rate),
             weight_decay=float(self.weight_decay),
         )
+        self._average = Average(self.network_) if self.method_.averages else None
         self._n_features_out = width * self._members
+        self._steps = 0
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
         self.validation_curve_: list[float] = []
@@ -430,6 +433,7 @@ class OrdinalEntropyRegressor(
         rows = self._standardized(self._weighable(table), device)
         check = None if held_back is None else self._standardized(held_back, device).batch()
         self._move(device)
+        self._exchange()  # what is trained on, in place of its average
         best, best_state, since = math.inf, None, 0
         for _ in range(epochs):
             stage = methods.stage_of(self.method_, min(self.n_iter_, int(self.epochs) - 1), int(self.epochs))
@@ -445,17 +449,21 @@ class OrdinalEntropyRegressor(
                 )
             if check is None:
                 continue
+            self._exchange()
             error = self._error(check)
+            state = copy.deepcopy(self._learned().state_dict()) if error < best - self.tol else None
+            self._exchange()
             self.validation_curve_.append(error)
             if self.verbose:
                 print(f"validation {error:.6g}")
             if stage != self.method_.stages[-1]:
                 continue
             since += 1
-            if error < best - self.tol:
-                best, best_state, since = error, copy.deepcopy(self._learned().state_dict()), 0
+            if state is not None:
+                best, best_state, since = error, state, 0
             if since == self.n_iter_no_change:
                 break
+        self._exchange()
         if best_state is not None:
             self._learned().load_state_dict(best_state)
         self._move(torch.device("cpu"))
@@ -475,6 +483,10 @@ class OrdinalEntropyRegressor(
                 loss.backward()
                 self._optimizer.step()
                 self.method_.after_step(self.network_)
+                self._steps += 1
+                if self._average is not None:
+                    share = self.method_.share(torch.tensor(self._steps), int(self.epochs) * steps)
+                    self._average.update(self.network_, share)
                 total += loss.detach()
             for method in self._methods:
                 method.end_epoch()
@@ -534,12 +546,19 @@ class OrdinalEntropyRegressor(
             return _Rows(inputs, targets, None)
         return _Rows(inputs, targets, torch.from_numpy(table.weight / table.weight.mean()).to(device, dtype))
 
+    def _exchange(self) -> None:
+        """Puts the average of the weights in their place, or the weights back; nothing where none is kept."""
+        if self._average is not None:
+            self._average.exchange(self.network_)
+
     def _learned(self) -> nn.ModuleList:
         return nn.ModuleList([self.network_, *self._methods])
 
     def _move(self, device: torch.device) -> None:
         """Network, method and optimizer to the device."""
         self._learned().to(device)
+        if self._average is not None:
+            self._average.to(device)
         self._optimizer.load_state_dict(self._optimizer.state_dict())  # moves to where the parameters are
 
     def _outputs(self, X: npt.ArrayLike, *, head: bool) -> Array:

@@ -175,3 +175,45 @@ def test_a_loss_over_groups_looks_at_no_value(name):
     (by,) = torch.autograd.grad(loss, outputs)
     assert loss.shape == () and by.shape == outputs.shape
     assert runs[0].to("meta").decode(outputs[0]).shape == (20, 1)
+
+
+AVERAGED = {"ema": "baseline", "huber+swa": "huber", "coral+ema": "coral"}  # and what trains the same weights
+
+
+@pytest.mark.parametrize("name", AVERAGED)
+def test_averages_are_those_of_the_weights_of_each_step(name):
+    """The weights are those of the same run without an average; predictions are by the average."""
+    one, plain = (stack_of([member(each)], batch_size=10) for each in (name, AVERAGED[name]))
+    weights = lambda stack: stack._weights_of(0)  # noqa: E731
+    expected, seen, steps = [each.clone() for each in weights(plain)], plain.inputs[0], 12
+    for step in range(1, steps + 1):
+        one.advance(1)
+        plain.advance(1)
+        for now, before in zip(weights(one), weights(plain), strict=True):
+            torch.testing.assert_close(now, before, rtol=1e-10, atol=1e-12)
+        kept = 1 - float(one.own[0].method.share(torch.tensor(step), steps))
+        expected = [kept * old + (1 - kept) * now for old, now in zip(expected, weights(plain), strict=True)]
+    ((_, found),) = one.predictions(seen)
+    with torch.no_grad():
+        for now, average in zip(weights(plain), expected, strict=True):
+            now.copy_(average)
+    ((_, predictions),) = plain.predictions(seen)
+    torch.testing.assert_close(found, predictions, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", AVERAGED)
+def test_a_run_that_averages_goes_on_where_it_was_stopped_and_keeps_its_best(name):
+    whole, stopped, resumed = (stack_of([member(name)], batch_size=10) for _ in range(3))
+    for stack in (whole, stopped):
+        stack.advance(6)
+        stack.note_best([1.0])
+    ((_, best),) = whole.predictions(whole.inputs[0])
+    resumed.check_run(0, stopped.run_state(0))
+    resumed.restore_runs([stopped.run_state(0)], epoch=3)
+    for stack in (whole, resumed):
+        stack.advance(6)
+        stack.note_best([2.0])  # no better
+    for stack in (whole, resumed):
+        ((_, found),) = stack.predictions(stack.inputs[0], best=True)
+        assert torch.equal(found, best)
+        assert torch.equal(next(stack.predictions(stack.inputs[0]))[1], next(whole.predictions(stack.inputs[0]))[1])

@@ -12,7 +12,19 @@ from torch import Tensor, nn
 from ordinal_entropy.methods import Composition, Method, require
 from ordinal_entropy.training.stacked.regularizers import unit_of
 
-_CAN = {"head", "loss", "weights", "mixing", "smoothing", "term", "parameters", "stages", "predictions", "tables"}
+_CAN = {
+    "averaging",
+    "head",
+    "loss",
+    "weights",
+    "mixing",
+    "smoothing",
+    "term",
+    "parameters",
+    "stages",
+    "predictions",
+    "tables",
+}
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,9 @@ class Stack:
         self.network = self._network(shape, pieces)
         self._regularize(shape.hidden)
         self._optimize(learning_rate, weight_decay)
+        # of each run that predicts by an average of its weights: these, and the average
+        self._weights = {run: self._weights_of(run) for run in self._single_runs() if members[run].method.averages}
+        self._averages = {run: self._begun_average(run) for run in self._weights}
         self.best = network.empty(shape, self._heads, device)  # parameters of each run where validation was best
         self.best.flat.copy_(self.network.parameters.flat)
         self.best_own = [_copied(self._own_of(run)) for run in range(len(members))]
@@ -199,6 +202,19 @@ class Stack:
             "balanced_steps": self.strengths.steps,
         }
 
+    def _weights_of(self, run: int) -> list[Tensor]:
+        """All that a run predicts by, but for what its method counts."""
+        network = self.network.parameters.of_run(run, self.members[run].first).values()
+        heads = [own.head for own in self.own[self.k * run : self.k * (run + 1)]]
+        return [each.detach() for each in (*network, *(part for head in heads for part in head.parameters()))]
+
+    def _begun_average(self, run: int) -> list[Tensor]:
+        """Copies of the weights, as buffers of what the run has of its own, which are in its checkpoints."""
+        found = [each.clone() for each in self._weights[run]]
+        for number, each in enumerate(found):
+            self.own[self.k * run].register_buffer(f"average_{number}", each)
+        return found
+
     # Steps
 
     @property
@@ -273,6 +289,10 @@ class Stack:
             for piece, gradient in pieces:
                 piece.grad = None if idle else gradient
         self.optimizer.step()
+        steps = self.rows.epochs * self.epoch_steps
+        for run, weights in self._weights.items():
+            share = self.own[self.k * run].method.share(torch.tensor(self.step + 1), steps)
+            torch._foreach_lerp_(self._averages[run], weights, float(share))
 
     def _average(self) -> None:
         """Makes of the gradient of a sum over the members of each run that of their mean."""
@@ -434,6 +454,10 @@ class Stack:
     @torch.no_grad()
     def note_best(self, validation: Sequence[float]) -> None:
         """Keeps the parameters of the runs that were never better on validation."""
+        with self._averages_in_place():
+            self._note_best(validation)
+
+    def _note_best(self, validation: Sequence[float]) -> None:
         score = self.best_score.new_tensor(validation)
         better = score < self.best_score
         self.best_score = torch.where(better, score, self.best_score)
@@ -446,8 +470,12 @@ class Stack:
 
     @contextmanager
     def _own_at(self, best: bool) -> Iterator[None]:
-        """With what methods and their heads were where validation was best, if so wanted."""
-        now = {run: _copied(self._own_of(run)) for run in self._single_runs()} if best else {}
+        """With what methods and their heads were where validation was best, if so wanted; else with the averages."""
+        if not best:
+            with self._averages_in_place():
+                yield
+            return
+        now = {run: _copied(self._own_of(run)) for run in self._single_runs()}
         for run in now:
             self._own_of(run).load_state_dict(self.best_own[run])
         try:
@@ -455,6 +483,22 @@ class Stack:
         finally:
             for run, state in now.items():
                 self._own_of(run).load_state_dict(state)
+
+    @contextmanager
+    def _averages_in_place(self) -> Iterator[None]:
+        """With the averages of weights in place of these."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        for run, weights in self._weights.items():
+            before: Any = [each.clone() for each in weights]
+            torch._foreach_copy_(weights, self._averages[run])
+            torch._foreach_copy_(self._averages[run], before)
 
     # What a checkpoint holds
 
