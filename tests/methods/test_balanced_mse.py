@@ -52,6 +52,13 @@ def test_the_batch_stands_for_the_integral():
     assert sampled.item() == pytest.approx(balanced_mse_gai(p, y, noise, NORMAL).item(), abs=0.03)
 
 
+def test_a_noise_stretches_the_best_predictions_of_normal_targets():
+    y = TARGETS[:, 0]
+    p = ((1 + 0.7**2) * y).requires_grad_()
+    (gradient,) = torch.autograd.grad(balanced_mse_gai(p, y, 0.7, NORMAL), p)
+    assert torch.allclose(gradient, torch.zeros(9).double(), atol=1e-12)
+
+
 def test_rare_targets_pull_more():
     """In one step from predictions in the middle, by the gradient: of mean squared errors both pull alike."""
     y = torch.tensor([[0.0]] * 9 + [[4.0]]).double()

@@ -116,13 +116,14 @@ class BalancedMSE(Method):
     """Squared error corrected for how frequent the targets are, over those of the batch (Balanced MSE, BMC).
 
     Args:
-        noise: standard deviation of the errors, in those of the training targets; where learning starts from.
+        noise: standard deviation of the errors, in those of the training targets; where learning starts from. One
+            larger than the errors stretches predictions, of normal targets by ``1 + noise^2``: it starts small.
         learned: the noise is trained as a parameter; else it stays.
         gather: take the targets of all ranks.
 
     Example:
         >>> from ordinal_entropy.methods import Batch
-        >>> method = BalancedMSE()
+        >>> method = BalancedMSE(noise=1.0)
         >>> method.prepare(torch.tensor([[-1.0], [1.0]]))  # a standard deviation of 1
         >>> step = Step(Batch(None, torch.tensor([[0.0], [2.0]])), torch.eye(2), torch.tensor([[0.0], [1.0]]), None)
         >>> method.task_loss(step)
@@ -135,7 +136,7 @@ class BalancedMSE(Method):
     scale: Tensor
     log_noise: Tensor
 
-    def __init__(self, noise: float = 1.0, learned: bool = True, gather: bool = False) -> None:
+    def __init__(self, noise: float = 0.1, learned: bool = True, gather: bool = False) -> None:
         super().__init__()
         if not 0 < noise < math.inf:
             raise ValueError(f"expected noise to be a positive number of standard deviations, got {noise}")
@@ -177,12 +178,13 @@ class BalancedMSEGAI(BalancedMSE):
 
     Args:
         components: Gaussians of the mixture that is fitted to the training targets.
-        noise: standard deviation of the errors, in those of the training targets; where learning starts from.
+        noise: standard deviation of the errors, in those of the training targets; where learning starts from. One
+            larger than the errors stretches predictions, of normal targets by ``1 + noise^2``: it starts small.
         learned: the noise is trained as a parameter; else it stays.
 
     Example:
         >>> from ordinal_entropy.methods import Batch
-        >>> method = BalancedMSEGAI(components=1)
+        >>> method = BalancedMSEGAI(components=1, noise=1.0)
         >>> method.prepare(torch.tensor([[-1.0], [1.0]]))  # a mean of 0 and a standard deviation of 1
         >>> method.task_loss(Step(Batch(None, torch.ones(1, 1)), torch.eye(1), torch.ones(1, 1), None))
         tensor(-1.1931, grad_fn=<DivBackward0>)
@@ -193,7 +195,7 @@ class BalancedMSEGAI(BalancedMSE):
     means: Tensor
     covariances: Tensor
 
-    def __init__(self, components: int = 8, noise: float = 1.0, learned: bool = True) -> None:
+    def __init__(self, components: int = 8, noise: float = 0.1, learned: bool = True) -> None:
         super().__init__(noise, learned)
         if isinstance(components, bool) or not isinstance(components, int) or components < 1:
             raise ValueError(f"expected components to be a whole number of at least 1, got {components!r}")
