@@ -63,7 +63,7 @@ def test_slots_in_the_order_of_the_targets(t):
     features, targets, mask = batch(t=t)
     amount = mask.float()[None]
     with kernels.use("fused"):
-        assert kernels.groups_fused(features[None], targets[None])
+        assert kernels.choice.groups_fused(features[None], targets[None])
     found = grouped.places(targets[None], amount, 0.0)
     present = targets[mask]
     distinct = present.unique(dim=0)  # sorted

@@ -23,9 +23,31 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import Pairs, Pull
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
 from ordinal_entropy.kernels.triton import means_and_gradient
+
+
+class Pairs(NamedTuple):
+    """How pairs of centers are weighed and measured; as in ``pairs.pair_mean``."""
+
+    power: float  # of the distance between values
+    distance: str
+    project: bool
+    rescale: str
+    times: float
+    coarse: bool
+
+
+class Pull(NamedTuple):
+    """How the distances of rows from their centers are measured."""
+
+    unit: bool  # divide the rows by their norms
+    unit_centers: bool  # and the centers by theirs
+    cosine: bool  # 1 - cos instead of the distance
+    shared: bool  # leave out rows that lie where their center does
+    power: int  # of the distance, 1 or 2
+    times: float  # a factor of the mean
+
 
 _BLOCK, _SOME = 32, 128  # rows of a program, and how many others it compares them with at a time
 

@@ -27,10 +27,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import MOST_GROUPS, few, pair_mean, use
+from ordinal_entropy.kernels import few
 from ordinal_entropy.kernels.autograd import differentiable
+from ordinal_entropy.kernels.choice import MOST_GROUPS, use
 from ordinal_entropy.kernels.elements import SAME, amounts_of, inverse_of, over_pairs, raised
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
+from ordinal_entropy.kernels.pairs import pair_mean
 from ordinal_entropy.kernels.weights import POWERS, smallest_gap
 
 SCRATCH = 2**25  # bytes for the pulls of one block of pairs
