@@ -256,7 +256,6 @@ def _fused(
         distances = grouped.Pull(cosine or options.normalize, project, cosine, shared, options.tightness_power, pull)
     width = 0.0 if isinstance(options.grouping, str) else float(options.grouping)
     x, y, amount, _ = data
-    amount = x.new_ones(x.shape[:2]) if amount is None else amount
     found = grouped.terms(x, y, amount, width=width, unit=unit, pairs=pairs, pull=distances)
     slot, _, values, there, _ = found.where
     return Groups(x, found.centers, values, there, slot, unit), found.diversity, found.tightness

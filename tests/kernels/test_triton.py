@@ -16,8 +16,7 @@ from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 
 triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
 
-from ordinal_entropy.kernels import few  # noqa: E402
-from ordinal_entropy.kernels import triton as fused  # noqa: E402
+from ordinal_entropy.kernels import few, fused  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("interpreter"),

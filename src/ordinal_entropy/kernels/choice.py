@@ -86,16 +86,16 @@ def missing(x: Tensor) -> str:
     return ""
 
 
-def is_traced(x: Tensor | None = None) -> bool:
-    """Whether a trace or a transform is in force, or holds this tensor: then no kernel can be handed an address."""
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
-        return True
-    return x is not None and type(x) is not Tensor
+def is_traced() -> bool:
+    """Whether a trace or a transform is in force: then no value may be looked at, and no kernel handed an address."""
+    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def maps_fused(maps: Tensor) -> bool:
     """Whether places of maps, or their gradient, are picked and spread by the fused kernels."""
-    return chosen in ("auto", "fused") and maps.numel() > 0 and not is_traced(maps) and not missing(maps)
+    if chosen not in ("auto", "fused") or maps.numel() == 0 or type(maps) is not Tensor:  # a fake tensor, say
+        return False
+    return not is_traced() and not missing(maps)
 
 
 def groups_fused(features: Tensor, targets: Tensor) -> bool:
@@ -106,6 +106,8 @@ def groups_fused(features: Tensor, targets: Tensor) -> bool:
         and features.shape[1] <= _MOST_ROWS
         and targets.shape[-1] <= _MOST_TARGETS
         and features.dtype != torch.float64
-        and not is_traced(features)
+        and type(features) is Tensor
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
         and not missing(features)
     )

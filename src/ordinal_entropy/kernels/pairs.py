@@ -70,7 +70,7 @@ def pair_mean(
         if why and choice.chosen == "fused":
             raise ValueError(f"the fused kernel cannot be used: {why}")
         if named and not why:
-            from ordinal_entropy.kernels import triton as fused
+            from ordinal_entropy.kernels import fused
 
             power = POWERS[str(weighting)]
             means = fused.pair_means(points, values, amount, power, distance, project, rescale, times, coarse)
