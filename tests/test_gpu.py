@@ -211,7 +211,7 @@ def test_fused_on_collapsed_features(places, spread, precision, bound):
 @pytest.mark.parametrize("copies", [2, 20, 60])
 def test_fused_with_few_close_pairs(m, d, copies, bits, monkeypatch):
     """Neighbours of one row at 1e-2 to 1e-6, in all tiles."""
-    from ordinal_entropy.kernels import triton as fused
+    from ordinal_entropy.kernels import fused
 
     if not bits:
         monkeypatch.setattr(fused, "BITS", 0)
@@ -248,22 +248,22 @@ def test_fused_memory():
 
 
 def test_fused_operator_is_registered_as_torch_wants_it():
-    from ordinal_entropy.kernels import triton
+    from ordinal_entropy.kernels import fused
 
     points, values, amount = problem(2, 40, 8)
     options = (1.0, "l2", True, "max", 1.0, False, True)
-    torch.library.opcheck(triton.operator, (points.requires_grad_(), values, amount, *options))
+    torch.library.opcheck(fused.operator, (points.requires_grad_(), values, amount, *options))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_fused_takes_half_precision(dtype):
-    from ordinal_entropy.kernels import triton
+    from ordinal_entropy.kernels import fused
 
     points, values, amount = problem(1, 300, 40)
     options = (values, amount, 1.0, "l2", True, "max", 1.0)
-    half = triton.means_and_gradient(points.to(dtype), *options, False, True)
-    coarse = triton.means_and_gradient(points.to(dtype).float(), *options, True, True)
-    fine = triton.means_and_gradient(points.to(dtype).float(), *options, False, True)
+    half = fused.means_and_gradient(points.to(dtype), *options, False, True)
+    coarse = fused.means_and_gradient(points.to(dtype).float(), *options, True, True)
+    fine = fused.means_and_gradient(points.to(dtype).float(), *options, False, True)
     for a, b, c in zip(half, coarse, fine, strict=True):
         assert torch.equal(a, b)
         assert (a - c).norm() < 1e-3 * c.norm()
