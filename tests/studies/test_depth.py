@@ -8,9 +8,9 @@ import pytest
 
 from command_line import call
 from ordinal_entropy import studies
-from ordinal_entropy.figures.differences import differences
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.results import tables
+from ordinal_entropy.results.summary_figures import paired_differences
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
@@ -70,7 +70,7 @@ def test_table2_has_both_models_each_with_its_recipe_and_baseline(plans, tmp_pat
     assert summary["paired"]["oe newcrfs"]["difference"] == pytest.approx(-0.005)
     assert set(summary["paired"]) == set(rows) - {"baseline", "baseline newcrfs"}
     assert summary["held_to"]["ld newcrfs"] == "baseline newcrfs" and summary["held_to"]["ld"] == "baseline"
-    assert differences(summary)["oe newcrfs"].seeds == pytest.approx([-0.005, -0.005])
+    assert paired_differences(summary)["oe newcrfs"].seeds == pytest.approx([-0.005, -0.005])
     published = {*rows, *paper.TABLE2_CITED} - {"ld newcrfs"}  # for which the paper has no number
     assert set(summary["paper"]) == set(summary["paper_details"]) == published
     assert summary["paper_details"]["oe newcrfs"]["rms"] == 0.321

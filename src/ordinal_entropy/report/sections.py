@@ -11,11 +11,11 @@ from ordinal_entropy import methods, tasks
 from ordinal_entropy.comparison.text import NONE, count, metric_name, number
 from ordinal_entropy.comparison.verdicts import Verdict, verdict
 from ordinal_entropy.recipes import flat
-from ordinal_entropy.report import charts, clouds
-from ordinal_entropy.report.charts import Chart
+from ordinal_entropy.report import clouds
 from ordinal_entropy.report.clouds import Cloud, Progress
 from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric, picture
-from ordinal_entropy.results import tables
+from ordinal_entropy.results import summary_figures, tables, training_figures
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 
 _AGAIN = "A folder that holds a finished study is read back, not run again: give a new one by --out."
@@ -38,7 +38,7 @@ class Section:
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)  # to choose among
-    charts: list[Chart] = field(default_factory=list)
+    charts: list[Figure] = field(default_factory=list)
     cloud: Cloud | None = None
     cloud_note: str = ""  # why there is none
     pictures: dict[str, str] = field(default_factory=dict)  # by the names of their files
@@ -51,7 +51,7 @@ class Section:
 def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | None = None) -> Section:
     """The verdict first, then tables, figures, and all that is needed to run it again."""
     summary, shown = study.summary, study.summary.get("shown") or {}
-    scale = float(shown.get("scale") or _scale(summary))
+    scale = tables.scale_of(summary)
     names = list(summary["methods"])
     alone = study.path == found.folder
     section = Section(
@@ -68,7 +68,7 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
         made = found.attempted(f"{study.name}: {what}", make)
         for each in made if isinstance(made, list) else [made]:
             if each is not None:
-                (section.charts if isinstance(each, Chart) else section.tables).append(each)
+                (section.charts if isinstance(each, Figure) else section.tables).append(each)
 
     if "memory_mb" in summary:
         add("costs", lambda: tables.costs(summary))
@@ -78,15 +78,15 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
     add("claims", lambda: tables.claims(summary))
     add("further scores", lambda: tables.details(summary, shown.get("details") or {}))
     if "memory_mb" in summary:
-        add("the figure of costs", lambda: charts.costs(summary))
-    add("the figure of differences", lambda: charts.paired_differences(summary, scale))
-    add("the figure of scores", lambda: charts.scores(summary, scale))
-    add("the figures against a setting", lambda: charts.sweeps(summary, scale))
-    curves, entropies = study.curves, study.entropies
+        add("the figure of costs", lambda: summary_figures.costs(summary))
+    add("the figure of differences", lambda: summary_figures.differences(summary, scale))
+    add("the figure of scores", lambda: summary_figures.scores(summary, scale))
+    add("the figures against a setting", lambda: summary_figures.sweeps(summary, scale))
+    curves, entropies, called = study.curves, study.entropies, {name: name for name in names}
     if curves is not None:
-        add("curves.json", lambda: charts.curves(curves, names, str(summary["metric"]), scale))
+        add("curves.json", lambda: training_figures.scores(curves, called, str(summary["metric"]), scale))
     if entropies is not None:
-        add("entropies.json", lambda: charts.entropies(entropies, names))
+        add("entropies.json", lambda: training_figures.entropies(entropies, called))
     _add_cloud(section, _runs_by_variant(study), found, cache, progress)
     if alone:
         _add_pictures(section, study.path)
@@ -110,7 +110,7 @@ def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progre
     curves = found.attempted("curves of the runs", lambda: curves_of(runs, by_run=True))
     if curves is not None:
         metric = str(first.result.get("metric") or (logged_metric(first) or {"test": "score"})["test"])
-        chart = charts.curves(curves, names, metric.removeprefix("test_"), 1.0)
+        chart = training_figures.scores(curves, {name: name for name in names}, metric.removeprefix("test_"), 1.0)
         section.charts += [chart] if chart is not None else []
     _add_cloud(section, {run.name: run for run in runs}, found, cache, progress)
     for run in runs[:_MOST_RUNS]:
@@ -278,14 +278,6 @@ def _about(summary: Mapping[str, Any]) -> str:
     return f"{study}{count(len(summary['methods']), 'method')} over {count(seeds, 'seed')}" + (
         f", task {task}." if task else "."
     )
-
-
-def _scale(summary: Mapping[str, Any]) -> float:
-    """What small scores are shown in multiples of, so that the baseline's mean has digits before the point."""
-    mean = summary["methods"][summary["baseline"]].get("mean")
-    if not mean or abs(mean) >= 0.1:
-        return 1.0
-    return 1e-3 if abs(mean) >= 1e-4 else 1e-6
 
 
 def _meanings(summary: Mapping[str, Any]) -> dict[str, str]:

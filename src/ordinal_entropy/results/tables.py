@@ -43,16 +43,29 @@ class Table(NamedTuple):
 
 
 def scale_of(summary: Mapping[str, Any]) -> float:
-    """What scores are printed in multiples of, so that the baseline's small mean has digits before the point.
+    """What scores are shown in multiples of: as the summary says, or so that the baseline's mean has digits up front.
 
     Example:
         >>> scale_of({"baseline": "baseline", "methods": {"baseline": {"mean": 0.0031}}})
         0.001
     """
-    mean = summary["methods"][summary["baseline"]]["mean"]
-    if not mean or math.isnan(mean) or abs(mean) >= 1:
+    shown, mean = (summary.get("shown") or {}).get("scale"), summary["methods"][summary["baseline"]].get("mean")
+    if shown:
+        return float(shown)
+    if not mean or math.isnan(mean) or abs(mean) >= 0.1:
         return 1.0
     return 1e-3 if abs(mean) >= 1e-4 else 1e-6
+
+
+def score_name(summary: Mapping[str, Any], scale: float) -> str:
+    """The score with its scale, of the rows that it is of.
+
+    Example:
+        >>> score_name({"metric": "mse", "methods": {}, "variants": {}}, 1e-3)
+        'Test MSE x 1e-3'
+    """
+    rows = "" if comparison.scored_once(summary) else "Test "
+    return f"{rows}{metric_name(summary['metric'])}{times(scale)}"
 
 
 def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Table:
@@ -85,9 +98,13 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
     n = max(len(own["values"]) for own in methods.values())
     better = "lower" if summary["lower_is_better"] else "higher"
     spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
-    title = f"{'' if once else 'Test '}{metric_name(summary['metric'])}{times(scale)}"
     fast = flat(summary.get("recipe") or {}).get("tf32") and str(summary.get("device", "")).startswith("cuda")
-    return Table(title, headings, rows, f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}.")
+    return Table(
+        score_name(summary, scale),
+        headings,
+        rows,
+        f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}.",
+    )
 
 
 def differences(summary: Mapping[str, Any], scale: float) -> Table | None:

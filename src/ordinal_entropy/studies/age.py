@@ -9,14 +9,12 @@ The paper's numbers are of AgeDB-DIR, single ones without a spread.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ordinal_entropy.recipes import flat
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Details, Study
+from ordinal_entropy.studies.study import Details, Study, draws_differences
 
 _PUBLISHED_STRENGTH = 1.0
 
@@ -73,13 +71,6 @@ def _published_weighted(keys: TightnessWeights, variants: Sequence[Variant]) -> 
     return {"baseline": paper.TABLE4["baseline"], **known}
 
 
-def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.differences import draw
-
-    rows = flat(summary["recipe"]).get("train_rows")
-    draw(summary, path, title=f"{title}, {rows:,} training images" if rows else title)
-
-
 def _study(
     title: str,
     about: str,
@@ -97,7 +88,7 @@ def _study(
         paper=lambda keys, rows: {name: Score(own["mae"]) for name, own in published(keys, rows).items()},
         paper_details=published,
         notes=("The paper's numbers are of AgeDB-DIR with a ResNet-50; it gives no spread.",),
-        picture=partial(_picture, title),
+        picture=draws_differences(title),
     )
 
 

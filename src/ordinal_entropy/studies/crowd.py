@@ -9,13 +9,12 @@ The paper's numbers are single ones, without a spread, of images at full size.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws_differences
 
 _PUBLISHED_STRENGTH = 10.0
 _TITLE = "Table 3, crowds"
@@ -55,12 +54,6 @@ def _published(keys: Table3, variants: Sequence[Variant]) -> dict[str, dict[str,
     }
 
 
-def _picture(summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.differences import draw
-
-    draw(summary, path, title=_TITLE)
-
-
 STUDIES = {
     "table3-crowd": Study(
         about=f"{_TITLE}: the diversity, and with the tightness; --set data=ROOT, for part B --set part=B",
@@ -74,6 +67,6 @@ STUDIES = {
             "The paper's numbers are of full-size images, a front end with weights of ImageNet and a strength of 10; "
             "it gives no spread. Its baseline is that of CSRNet's own paper.",
         ),
-        picture=_picture,
+        picture=draws_differences(_TITLE),
     )
 }

@@ -10,13 +10,12 @@ The paper's numbers are of NYU-Depth-v2 at full size, single ones without a spre
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Details, Study
+from ordinal_entropy.studies.study import Details, Study, draws_differences
 
 _PUBLISHED_STRENGTH = 1.0
 _NEWCRFS = "newcrfs"  # the label of its rows
@@ -106,12 +105,6 @@ def _published_models(keys: Table2, variants: Sequence[Variant]) -> dict[str, An
     return {**found, **paper.TABLE2_CITED}
 
 
-def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.differences import draw
-
-    draw(summary, path, title=title)
-
-
 _NOTE = (
     "The paper's numbers are of NYU-Depth-v2 at 480 x 640, with tens of thousands of training images and pretrained "
     "encoders; it gives no spread."
@@ -140,7 +133,7 @@ def _study(
         others=others or {},
         scale=1e-3,
         notes=(_NOTE, *notes),
-        picture=partial(_picture, title),
+        picture=draws_differences(title),
     )
 
 

@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from ordinal_entropy.results.figures import Figure
+from ordinal_entropy.results.summary_figures import sweep
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws
 from ordinal_entropy.studies.table1 import SCALES
 
 Rescale = Literal["authors", "max", "none"]
@@ -49,19 +51,9 @@ def _paper(operator: str, keys: Fig4a, variants: Sequence[Variant]) -> dict[str,
     return known
 
 
-def _picture(title: str, scale: float, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.sweep import sweep
-
-    sweep(
-        summary,
-        path,
-        key="samples",
-        label="rows drawn in each step, M",
-        series="rescale",
-        series_names={"authors": "weights rescaled as in the authors' code", "none": "raw weights", "max": "w / max"},
-        title=title,
-        scale=scale,
-    )
+def _figure(scale: float, summary: dict[str, Any], folder: Path) -> Figure:
+    names = {"authors": "weights rescaled as in the authors' code", "none": "raw weights", "max": "w / max"}
+    return sweep(summary, scale, "samples", series="rescale", label="rows drawn in each step, M", names=names)
 
 
 def _study(operator: str, figure: str) -> Study:
@@ -74,7 +66,7 @@ def _study(operator: str, figure: str) -> Study:
         paper=partial(_paper, operator),
         scale=SCALES[operator],
         notes=("With rescale=authors and M = 2 the only pair has weight 0: that row is the baseline again.",),
-        picture=partial(_picture, f"Error against M, {operator} operator", SCALES[operator]),
+        picture=draws(f"Error against M, {operator} operator", partial(_figure, SCALES[operator])),
     )
 
 

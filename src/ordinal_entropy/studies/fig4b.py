@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ordinal_entropy.results.figures import Figure
+from ordinal_entropy.results.summary_figures import sweep
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws
 from ordinal_entropy.studies.table1 import SCALES
 from ordinal_entropy.tasks import recipe
 
@@ -40,10 +42,8 @@ def _paper(operator: str, keys: Fig4b, variants: Sequence[Variant]) -> dict[str,
     return {"baseline": known["baseline"], **at}
 
 
-def _picture(title: str, scale: float, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.sweep import sweep
-
-    sweep(summary, path, key="strength", label="strength of the regularizer", title=title, scale=scale)
+def _figure(scale: float, summary: dict[str, Any], folder: Path) -> Figure:
+    return sweep(summary, scale, "strength", label="strength of the regularizer")
 
 
 def _study(operator: str, figure: str) -> Study:
@@ -55,7 +55,7 @@ def _study(operator: str, figure: str) -> Study:
         variants=_variants,
         paper=partial(_paper, operator),
         scale=SCALES[operator],
-        picture=partial(_picture, f"Error against strength, {operator} operator", SCALES[operator]),
+        picture=draws(f"Error against strength, {operator} operator", partial(_figure, SCALES[operator])),
     )
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ordinal_entropy import files, runs, tasks
 from ordinal_entropy.results import tables
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
+from ordinal_entropy.studies.study import Picture, draws
 from ordinal_entropy.training.plans import Plan, places, run_names
 
 if TYPE_CHECKING:
@@ -86,15 +88,18 @@ def draw_layout(figure: str, dimensions: int, subject: Subject, summary: Mapping
     )
 
 
-def draw_ordinality(subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
-    """Draws feature distances against target distances, of the first run of each variant."""
-    from ordinal_entropy.figures import ordinality
+def draws_ordinality(subject: Subject) -> Picture:
+    """A picture of feature distances against target distances, of the first run of each variant."""
 
-    saved = _read(summary, path.parent, "test")
-    features, targets = ({name: own[what] for name, own in saved.items()} for what in ("features", "targets"))
+    def figure(summary: dict[str, Any], folder: Path) -> Figure:
+        from ordinal_entropy.results.distances import ordinality
+
+        saved = _read(summary, folder, "test")
+        features, targets = ({name: own[what] for name, own in saved.items()} for what in ("features", "targets"))
+        return ordinality(features, targets, names=called(summary), unit=subject.unit)
+
     points = "places in test images" if subject.part == "image" else subject.points
-    title = f"Pairs of {points}, one run each"
-    ordinality.draw(features, targets, path, names=called(summary), unit=subject.unit or "no unit", title=title)
+    return draws(f"Distances of features against targets, {points}, one run each", figure)
 
 
 _NAMES = {
