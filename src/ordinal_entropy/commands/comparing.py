@@ -91,7 +91,7 @@ def compare(
         if summary.get("failures"):
             failed = len(summary["failures"])
             screen.say(f"{_runs(failed)} failed; the same command tries again, and leaves the others be.")
-            if all(outcome == "unknown" for outcome in comparison.outcomes(summary).values()):
+            if all(decision == "unknown" for decision in comparison.decisions(summary).values()):
                 raise typer.Exit(1)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from ordinal_entropy.comparison import anytime
-from ordinal_entropy.comparison.pairs import LEVEL, special_functions
+from ordinal_entropy.comparison.statistics import LEVEL, special_functions
 
 POWER = 0.8
 _TAIL = 0.1  # on either side of the range

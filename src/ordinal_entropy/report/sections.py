@@ -119,8 +119,8 @@ def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progre
         section.commands.append(command)
     for run in runs[:_MOST_RUNS]:
         prefix = "" if len(runs) == 1 else f"{run.name}: "
-        section.settings.append(tables.pairs(f"{prefix}recipe", flat(run.recipe)))
-    section.settings.append(tables.pairs("Environment", first.environment))
+        section.settings.append(tables.key_values(f"{prefix}recipe", flat(run.recipe)))
+    section.settings.append(tables.key_values("Environment", first.environment))
     return section
 
 
@@ -236,13 +236,13 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
         section.commands = [again]
     else:
         section.commands_note = _OWN_LOOP
-    section.settings.append(tables.pairs("Recipe", flat(summary.get("recipe") or {})))
+    section.settings.append(tables.key_values("Recipe", flat(summary.get("recipe") or {})))
     for label, recipe in (summary.get("recipes") or {}).items():
-        section.settings.append(tables.pairs(f"Recipe of {label}", flat(recipe)))
+        section.settings.append(tables.key_values(f"Recipe of {label}", flat(recipe)))
     took = (summary.get("seconds") or {}).get("data_and_training")
     ran = {"device": summary.get("device"), "seconds of data and training": took}
     known = {key: value for key, value in ran.items() if value is not None}
-    section.settings.append(tables.pairs("Environment", {**(summary.get("environment") or {}), **known}))
+    section.settings.append(tables.key_values("Environment", {**(summary.get("environment") or {}), **known}))
 
 
 def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, Any]) -> tuple[str, str]:

@@ -195,7 +195,7 @@ def claims(summary: Mapping[str, Any]) -> Table | None:
     return Table("What the paper says of the entropies", estimators, rows, note) if rows else None
 
 
-def pairs(title: str, content: Mapping[str, Any]) -> Table:
+def key_values(title: str, content: Mapping[str, Any]) -> Table:
     """Keys and values."""
     return Table(title, ["value"], [Row(str(key), [_plain(value)]) for key, value in content.items()])
 

@@ -18,7 +18,7 @@ from ordinal_entropy.recipes import (
     leaves,
     lookup,
     override,
-    pairs,
+    parse_settings,
 )
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
 from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
@@ -95,7 +95,7 @@ def _settled(name: str, settings: Settings, preset: str) -> tuple[Any, dict[str,
     """Keys of the study, and its recipes by the labels of its variants; of those without one, by ""."""
     study = get(name)
     own = list(leaves(study.keys))
-    given = pairs(settings)
+    given = parse_settings(settings)
     keys = override(study.keys, [each for each in given if each.key in own])
     for key, value in leaves(keys).items():
         if value == () != getattr(study.keys, key):

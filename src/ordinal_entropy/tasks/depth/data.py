@@ -320,21 +320,21 @@ def _by_mat(path: Path, seed: int, validation: float) -> tuple[list[Record], lis
     except LabeledError as error:
         return [], [Problem(name, error.reason)]
     scenes = [_scene(scene) for scene in contents.scenes]
-    splits = ["train"] * contents.pairs
+    splits = ["train"] * contents.n
     beside = path.parent / "splits.mat"
     if os.path.lexists(beside):
         outside = fault_inside(path.parent, beside.name)
         try:
             if outside:
                 raise LabeledError(beside, outside)
-            official: list[str | None] = labeled.splits(beside, contents.pairs)
+            official: list[str | None] = labeled.splits(beside, contents.n)
         except LabeledError as error:
             return [], [Problem(beside.name, error.reason)]
         kept = [place for place, split in enumerate(official) if split is not None]
         for place in kept:
             splits[place] = official[place] or ""
     else:
-        kept = list(range(contents.pairs))
+        kept = list(range(contents.n))
         for place, chosen in enumerate(drawn(scenes, TEST, seed)):
             splits[place] = "test" if chosen else "train"
     training = [place for place in kept if splits[place] == "train"]
