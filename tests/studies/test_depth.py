@@ -157,3 +157,25 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     assert len({value for own in summary["methods"].values() for value in own["values"]}) == 8
     assert summary["details"]["oe newcrfs"]["last"]["rms"] == summary["methods"]["oe newcrfs"]["at"]["last"]
     assert "Read back from" in call(*command).stdout
+
+
+def test_a_command_resolves_the_settings_of_a_study_once(monkeypatch, tmp_path):
+    from ordinal_entropy.commands import reproducing
+
+    asked, real = [], studies.resolve
+    monkeypatch.setattr(studies, "resolve", lambda *args: asked.append(args[0]) or real(*args))
+    monkeypatch.setattr(studies, "carry_out", lambda resolved, *args: asked.append(resolved.variants[3].name) or {})
+    monkeypatch.setattr(studies, "check", lambda resolved: asked.append(list(resolved.recipes)))
+    monkeypatch.setattr(reproducing, "show_study", lambda *args, **options: None)
+    monkeypatch.setattr(reproducing.reporting, "draw_page", lambda place: None)
+    call("reproduce", "table2-depth", "--out", tmp_path / "out", "--device", "cpu")
+    assert asked == ["table2-depth", ["", "newcrfs"], "baseline newcrfs"]
+
+
+def test_variants_with_a_label_have_their_own_preset(tmp_path):
+    resolved = studies.resolve("table2-depth", ["epochs=7"], "small")
+    small, newcrfs = (depth.PRESETS[name] for name in ("small", "small-newcrfs"))
+    assert resolved.recipes == {
+        "": changed(small, {"epochs": 7, "strength": 1.0}),
+        "newcrfs": changed(newcrfs, {"epochs": 7, "strength": 1.0}),
+    }

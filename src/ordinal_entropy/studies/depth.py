@@ -19,6 +19,7 @@ from ordinal_entropy.studies.study import Details, Study, draws_differences
 
 _PUBLISHED_STRENGTH = 1.0
 _NEWCRFS = "newcrfs"  # the label of its rows
+_PRESETS = {"paper": "newcrfs", "small": "small-newcrfs", "quick": "quick-newcrfs"}  # theirs
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def _different(name: str, values: Sequence[float]) -> None:
 
 
 def _of_models(keys: Table2) -> list[Variant]:
-    labels = {"decoder": "", "newcrfs": _NEWCRFS}
-    return [row for model in keys.models for row in with_strengths(keys.methods, keys.strengths, labels[model])]
+    own: dict[str, tuple[Any, ...]] = {"decoder": (), "newcrfs": (_NEWCRFS, _PRESETS)}
+    return [row for model in keys.models for row in with_strengths(keys.methods, keys.strengths, *own[model])]
 
 
 def _of_bins(keys: Bins) -> list[Variant]:
@@ -119,7 +120,6 @@ def _study(
     published: Callable[[Any, Sequence[Variant]], dict[str, Any]],
     *,
     fixed: Callable[[Any], dict[str, Any]] = lambda keys: {},
-    others: dict[str, dict[str, str]] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Study:
     return Study(
@@ -130,7 +130,6 @@ def _study(
         variants=variants,
         paper=lambda keys, rows: {name: Score(own["rms"]) for name, own in published(keys, rows).items()},
         paper_details=published,
-        others=others or {},
         scale=1e-3,
         notes=(_NOTE, *notes),
         picture=draws_differences(title),
@@ -151,7 +150,6 @@ STUDIES = {
         Table2(),
         _of_models,
         _published_models,
-        others={_NEWCRFS: {"paper": "newcrfs", "small": "small-newcrfs", "quick": "quick-newcrfs"}},
         notes=(f"Rows with {_NEWCRFS} have a recipe of their own, and are held to the baseline with {_NEWCRFS}.",),
     ),
     "classification-depth": _study(
