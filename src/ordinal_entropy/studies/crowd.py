@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
-from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
+from ordinal_entropy.studies.grid import Variant, check_keys, published_rows, with_strengths
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.studies.study import Study, draws_differences
 
@@ -31,10 +31,7 @@ class Table3:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        seeds_from(self.seeds)
-        methods_known(self.methods, first="baseline")
-        if len(set(self.strengths)) < len(self.strengths):
-            raise ValueError(f"expected different strengths, got {', '.join(f'{s:g}' for s in self.strengths)}")
+        check_keys(self)
 
 
 def _fixed(keys: Table3) -> dict[str, Any]:
@@ -44,14 +41,9 @@ def _fixed(keys: Table3) -> dict[str, Any]:
 
 
 def _published(keys: Table3, variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
-    """Of the rows with the published strength, or with that of the recipe."""
-    known, usual = paper.TABLE3[keys.part], keys.strengths[0] if keys.strengths else _PUBLISHED_STRENGTH
-    strength = {v.name: dict(v.changes).get("strength", usual) for v in variants}
-    return {
-        v.name: known[v.method]
-        for v in variants
-        if v.method in known and (v.method == "baseline" or strength[v.name] == _PUBLISHED_STRENGTH)
-    }
+    """Of the rows with the published strength, which is also that of the recipe."""
+    usual = keys.strengths[0] if keys.strengths else _PUBLISHED_STRENGTH
+    return published_rows(paper.TABLE3[keys.part], variants, _PUBLISHED_STRENGTH, usual)
 
 
 STUDIES = {

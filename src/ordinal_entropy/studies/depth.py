@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
-from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
+from ordinal_entropy.studies.grid import Variant, check_keys, published_rows, require_different, with_strengths
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.studies.study import Details, Study, draws_differences
 
@@ -32,7 +32,7 @@ class Table1:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        _check(self)
+        check_keys(self)
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class Table2:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        _check(self)
-        if len(set(self.models)) < len(self.models) or not self.models:
-            raise ValueError(f"expected different models, got {', '.join(self.models) or 'none'}")
+        check_keys(self)
+        require_different("models", self.models, least=1)
 
 
 @dataclass(frozen=True)
@@ -62,21 +61,10 @@ class Bins:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        _check(self)
+        check_keys(self)
         if "classification" in self.methods:
             raise ValueError("expected methods of regression, got classification, whose rows are those of bins")
-        _different("bins", self.bins)
-
-
-def _check(keys: Any) -> None:
-    seeds_from(keys.seeds)
-    methods_known(keys.methods, first="baseline")
-    _different("strengths", keys.strengths)
-
-
-def _different(name: str, values: Sequence[float]) -> None:
-    if len(set(values)) < len(values):
-        raise ValueError(f"expected different {name}, got {', '.join(f'{value:g}' for value in values)}")
+        require_different("bins", self.bins)
 
 
 def _of_models(keys: Table2) -> list[Variant]:
@@ -90,13 +78,7 @@ def _of_bins(keys: Bins) -> list[Variant]:
 
 
 def _published(known: Details, keys: Any, variants: Sequence[Variant]) -> dict[str, Any]:
-    """The paper's scores of rows that have its strength."""
-    return {
-        v.name: known[v.method]
-        for v in variants
-        if v.method in known
-        and (v.method == "baseline" or dict(v.changes).get("strength", keys.strengths[0]) == _PUBLISHED_STRENGTH)
-    }
+    return published_rows(known, variants, _PUBLISHED_STRENGTH, keys.strengths[0])
 
 
 def _published_models(keys: Table2, variants: Sequence[Variant]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ordinal_entropy import comparison, environment, runs, tasks
 from ordinal_entropy import methods as registry
@@ -13,6 +13,7 @@ from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.training.plans import Outcome, Plan, Progress
 
+Published = TypeVar("Published")
 _NO_PRESETS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -49,6 +50,25 @@ def seeds_from(count: int, least: int = 2) -> list[int]:
         why = "" if least == 1 else "s, since the interval is one of paired differences"
         raise ValueError(f"expected at least {least} seed{why}, got {count}")
     return list(range(count))
+
+
+def require_different(name: str, values: Sequence[Any], least: int = 0) -> None:
+    """A ValueError where some of the values of a key are equal, or there are too few.
+
+    Example:
+        >>> require_different("strengths", (1.0, 1.0))
+        Traceback (most recent call last):
+        ValueError: expected different strengths, got 1, 1
+    """
+    if not least <= len(set(values)) == len(values):
+        raise ValueError(f"expected different {name}, got {', '.join(map(_text, values)) or 'none'}")
+
+
+def check_keys(keys: Any) -> None:
+    """Refuses seeds, methods and strengths of a study that cannot be compared; checked before anything is trained."""
+    seeds_from(keys.seeds)
+    methods_known(keys.methods, first="baseline")
+    require_different("strengths", keys.strengths)
 
 
 def methods_known(names: Sequence[str], *, first: str | None = None) -> list[str]:
@@ -99,6 +119,29 @@ def with_strengths(
 
 def _has_strength(method: str) -> bool:
     return any("strength" in registry.options(part) for part in registry.split(method))
+
+
+def published_rows(
+    known: Mapping[str, Published], variants: Sequence[Variant], strength: float, usual: float
+) -> dict[str, Published]:
+    """The paper's scores beside the rows that have its strength, and beside the baseline.
+
+    Args:
+        known: by methods.
+        variants: of the study.
+        strength: the paper's.
+        usual: of variants that do not vary it.
+
+    Example:
+        >>> rows = with_strengths(["baseline", "oe"], [1.0, 5.0])
+        >>> published_rows({"baseline": 7.8, "oe": 7.5}, rows, 1.0, 1.0)
+        {'baseline': 7.8, 'oe strength=1': 7.5}
+    """
+    return {
+        v.name: known[v.method]
+        for v in variants
+        if v.method in known and (v.method == "baseline" or dict(v.changes).get("strength", usual) == strength)
+    }
 
 
 def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Sequence[int]) -> list[Plan]:

@@ -21,7 +21,7 @@ from ordinal_entropy.recipes import require_at_least_1, require_not_negative
 from ordinal_entropy.results.summary_figures import costs
 from ordinal_entropy.studies import cost, paper
 from ordinal_entropy.studies.cost import Measured
-from ordinal_entropy.studies.grid import Variant
+from ordinal_entropy.studies.grid import Variant, require_different
 from ordinal_entropy.studies.study import Study, draws
 from ordinal_entropy.training.plans import Progress
 
@@ -81,8 +81,7 @@ class Table7:
     def __post_init__(self) -> None:
         """Checked before anything is measured."""
         cost.check_counts(self, rounds=2, timed_steps=1, warm_up=1, samples=2)
-        if not self.samples or len(set(self.samples)) < len(self.samples):
-            raise ValueError(f"expected different samples, got {', '.join(map(str, self.samples)) or 'none'}")
+        require_different("samples", self.samples, least=1)
 
 
 def _variants(keys: Table7) -> list[Variant]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
-from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, on_all_cores, shown
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, is_file_instead, on_all_cores, shown
 from ordinal_entropy.tasks.depth import labeled
 from ordinal_entropy.tasks.depth.labeled import LabeledError
 from ordinal_entropy.tasks.depth.maps import MAX_DEPTH, MIN_DEPTH
@@ -209,13 +209,8 @@ def drawn(scenes: Sequence[str], part: float, seed: int = SEED) -> list[bool]:
 
 def _source(root: Path) -> Path:
     """The folder that holds the lists, or the .mat."""
-    if not root.is_dir():
-        if root.suffix.lower() == ".mat" and os.path.lexists(root):
-            return root
-        if root.is_file():
-            raise ValueError(f"expected a dataset folder or its .mat, got the file {root}")
-        there = in_place_of_a_folder(root)
-        raise FileNotFoundError(f"expected a dataset of images with depths in {root}, got {there}. {WHERE_TO_GET_IT}")
+    if is_file_instead(root, ".mat", of="images with depths", remedy=WHERE_TO_GET_IT):
+        return root
     if any(os.path.lexists(root / name) for name in TRAIN_LISTS + TEST_LISTS):
         return root
     if os.path.lexists(root / MAT):
