@@ -82,8 +82,8 @@ def compare(
     Args:
         train: called with a method's name and a seed; returns the score, or the scores ``{"last": ...,
             "best_validation": ..., "best_test": ...}`` of which that at the best validation point is compared. NaN
-            for a run that diverged. A run that raises an exception is noted and left out, the others go on; where the
-            first run of every method does, that is a RuntimeError.
+            for a run that diverged. A run that raises an exception is noted and left out, and the others
+            continue; where the first run of every method does, that is a RuntimeError.
         methods: names, which ``train`` understands. The others are compared with "baseline", or with the first where
             that is not among them.
         seeds: how many (0, 1, ...), or which.

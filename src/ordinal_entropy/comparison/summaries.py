@@ -153,7 +153,7 @@ def summary(
 
 
 def renewed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A summary of any version with its statistics computed anew from its scores, in today's form.
+    """A summary of any version with its statistics recomputed from its scores, in today's form.
 
     Args:
         content: of a ``summary.json``.
@@ -241,7 +241,7 @@ def adjusted(summary: Mapping[str, Any]) -> dict[str, float]:
 def scored_once(summary: Mapping[str, Any]) -> bool:
     """Whether every run has one score, not one each at the last, the best validation and the best test point.
 
-    That is so of costs, and of a training loop of one's own that returns a number. The command and the studies, whose
+    That is so of costs, and of a user's training loop that returns a number. The command and the studies, whose
     summaries have "variants", score every run at the three points, even where these coincide.
 
     Example:

@@ -54,7 +54,7 @@ def diagnose(
     Args:
         features: ``(n, d)``, a tensor, a NumPy array (memory-mapped too), or what ``feature_files.read`` returns.
         targets: ``(n,)`` or ``(n, t)``, any of these; integers are fine.
-        rows: at most so many are drawn and measured: 4,096 unless given, fewer where there are more than 512 features,
+        rows: the most that are drawn and measured: 4,096 unless given, fewer where there are more than 512 features,
             but at least 1,024.
         seed: of all draws; the same seed gives the same numbers.
         progress: called with the steps done and the steps in all.
@@ -90,10 +90,10 @@ def diagnose_change(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Change:
-    """Two sets of features held against each other, at the same number of rows.
+    """Two sets of features compared at the same number of rows.
 
-    Where both have as many rows and equal targets, row i of one is taken for row i of the other: the same rows are
-    left out, drawn and subsampled, which makes the difference a paired one.
+    Where both have the same number of rows and equal targets, row i of one is matched with row i of the other:
+    the same rows are left out, drawn and subsampled, which makes the difference a paired one.
 
     Args:
         before: features and targets, as :func:`diagnose` takes them.

@@ -45,12 +45,12 @@ def _starts(samples: Sequence[Sample]) -> range:
 
 
 def draw(samples: Sequence[Sample], most: int, seed: int, counted: Callable[[int], None]) -> list[Drawn]:
-    """The same rows of each pair: at most so many, drawn without replacement among those that are finite in all.
+    """The same rows of each sample: at most ``most``, drawn without replacement among those that are finite in all.
 
-    Every row has a random place in a line; kept are those of the first places among the rows seen so far.
+    Every row has a random key; those with the smallest keys among the rows seen so far are kept.
 
     Args:
-        samples: features and targets, all with as many rows.
+        samples: features and targets, all with the same number of rows.
         most: rows.
         seed: of the places: the same for the same number of rows.
         counted: called with the number of blocks just read.

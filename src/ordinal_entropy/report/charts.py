@@ -1,7 +1,7 @@
 """Figures of results on a page: plotly's traces and layouts as plain dictionaries, a view a panel.
 
 A trace has in "meta" what the page's script needs to choose among methods: "method" for all of it, or "methods" with
-one name a point. A trace with "row" lies in the row of its method; the script numbers rows anew when the choice
+one name a point. A trace with "row" lies in the row of its method; the script renumbers rows when the choice
 changes.
 """
 
@@ -156,7 +156,7 @@ def _safe(text: str) -> str:
 
 
 def _thinned(length: int) -> list[int]:
-    """At most so many places, the first and the last among them."""
+    """Evenly spaced places, the first and the last among them, no more than a page draws."""
     if length <= _MOST_STEPS:
         return list(range(length))
     return [round(k * (length - 1) / (_MOST_STEPS - 1)) for k in range(_MOST_STEPS)]

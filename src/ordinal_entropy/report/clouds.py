@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ordinal_entropy import arrays, estimators, files, runs
 from ordinal_entropy.comparison.text import count, number
 from ordinal_entropy.figures import embedding
-from ordinal_entropy.report.reading import KeptRun, picture
+from ordinal_entropy.report.reading import FinishedRun, picture
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.vision import portraits
 
@@ -62,7 +62,7 @@ def missing() -> str | None:
     return f"that needs {' and '.join(lacking)}: pip install 'ordinal-entropy[train,report]', then make the page again"
 
 
-def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None = None) -> Cloud | None:
+def cloud(chosen: Mapping[str, FinishedRun], cache: Path, progress: Progress | None = None) -> Cloud | None:
     """The features that runs saved, laid out together.
 
     Args:
@@ -285,7 +285,7 @@ def _bytes(values: Array, low: float, high: float) -> str:
 
 
 def _spread_out(values: Sequence[int], most: int) -> list[int]:
-    """At most so many, evenly, the first and the last among them.
+    """At most ``most`` of the values, evenly spaced, the first and the last among them.
 
     Example:
         >>> _spread_out([1, 2, 3, 4, 5, 6, 7], 3), _spread_out([4, 9], 3)

@@ -24,7 +24,7 @@ def page(sections: Sequence[Section], left_out: Sequence[LeftOut], *, title: str
         left_out: what is not on the page, and why.
         title: of the page.
         folder: that it was made of.
-        command: that makes it anew.
+        command: that writes the page again.
     """
     try:
         from jinja2 import Environment, StrictUndefined

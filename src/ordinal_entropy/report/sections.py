@@ -13,7 +13,7 @@ from ordinal_entropy.comparison.verdicts import Verdict, verdict
 from ordinal_entropy.recipes import flat
 from ordinal_entropy.report import clouds
 from ordinal_entropy.report.clouds import Cloud, Progress
-from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric, picture
+from ordinal_entropy.report.reading import FinishedRun, FinishedStudy, Found, curves_of, logged_metric, picture
 from ordinal_entropy.results import summary_figures, tables, training_figures
 from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
@@ -48,7 +48,7 @@ class Section:
     settings: list[Table] = field(default_factory=list)
 
 
-def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | None = None) -> Section:
+def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress | None = None) -> Section:
     """The verdict first, then tables, figures, and all that is needed to run it again."""
     summary, shown = study.summary, study.summary.get("shown") or {}
     scale = tables.scale_of(summary)
@@ -94,7 +94,7 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
     return section
 
 
-def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progress | None = None) -> Section:
+def of_runs(runs: Sequence[FinishedRun], found: Found, cache: Path, progress: Progress | None = None) -> Section:
     """Runs of one task that do not make up a comparison: their scores, curves and features."""
     first, names = runs[0], [run.name for run in runs]
     task = str(first.recipe.get("task") or "one recipe")
@@ -178,7 +178,7 @@ def _measured(each: Sequence[Mapping[str, Any]], difference: Mapping[str, Any] |
 
 
 def _add_cloud(
-    section: Section, runs: Mapping[str, KeptRun], found: Found, cache: Path, progress: Progress | None
+    section: Section, runs: Mapping[str, FinishedRun], found: Found, cache: Path, progress: Progress | None
 ) -> None:
     if not any(run.features for run in runs.values()):
         return
@@ -206,7 +206,7 @@ def _add_pictures(section: Section, folder: Path) -> None:
         section.notes.append(f"Pictures in the folder that are not on this page, {why}: {', '.join(without)}.")
 
 
-def _runs_by_variant(study: KeptStudy) -> dict[str, KeptRun]:
+def _runs_by_variant(study: FinishedStudy) -> dict[str, FinishedRun]:
     """Of the first seed that most variants have a run of."""
     summary, found = study.summary, {}
     for name, changes in (summary.get("variants") or {}).items():
@@ -255,7 +255,7 @@ def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, A
     return command, _UNRECORDED if options is None else _NEW
 
 
-def _scores_of(runs: Sequence[KeptRun]) -> Table:
+def _scores_of(runs: Sequence[FinishedRun]) -> Table:
     rows = []
     for run in runs:
         metric = logged_metric(run)
@@ -302,9 +302,9 @@ def _with_interval(own: Mapping[str, Any], unit: str, *, sign: bool = False, bar
     return f"{value} ({number(own['low'], scale, sign=sign)} to {number(own['high'], scale, sign=sign)})"
 
 
-def group_by_task(runs: Sequence[KeptRun]) -> list[list[KeptRun]]:
+def group_by_task(runs: Sequence[FinishedRun]) -> list[list[FinishedRun]]:
     """Runs of one task and score together."""
-    found: dict[tuple[str, str], list[KeptRun]] = {}
+    found: dict[tuple[str, str], list[FinishedRun]] = {}
     for run in runs:
         key = str(run.recipe.get("task")), metric_name(str(run.result.get("metric")))
         found.setdefault(key, []).append(run)

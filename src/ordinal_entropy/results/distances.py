@@ -19,7 +19,7 @@ _BINS = 16
 
 
 class Profile(NamedTuple):
-    """Of the pairs in each bin of target distances, bins of about as many pairs: all ``(bins,)``."""
+    """Of the pairs in each bin of target distances; bins hold about the same number of pairs: all ``(bins,)``."""
 
     targets: Numbers  # median target distance
     low: Numbers  # lower quartile, median and upper quartile of the feature distance
@@ -35,8 +35,8 @@ def profile(
     Args:
         features: ``(n, d)``, two rows at least; Euclidean distances as they are.
         targets: ``(n,)`` or ``(n, t)``; Euclidean distances. Where many are equal there are fewer bins.
-        bins: at most so many.
-        num_pairs: all pairs up to so many; beyond, as many are drawn with replacement.
+        bins: how many at most.
+        num_pairs: all pairs up to this number; beyond it, that many drawn with replacement.
         seed: of that draw.
 
     Example:

@@ -52,7 +52,7 @@ def scale_of(summary: Mapping[str, Any]) -> float:
     shown, mean = (summary.get("shown") or {}).get("scale"), summary["methods"][summary["baseline"]].get("mean")
     if shown:
         return float(shown)
-    if not mean or math.isnan(mean) or abs(mean) >= 0.1:
+    if not mean or math.isnan(mean) or abs(mean) >= 1:
         return 1.0
     return 1e-3 if abs(mean) >= 1e-4 else 1e-6
 

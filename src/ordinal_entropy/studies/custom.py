@@ -1,4 +1,4 @@
-"""A study of one's own: any methods on any task over the same seeds, as ``ordinal-entropy compare`` carries it out."""
+"""A custom study: any methods on any task over the same seeds, as ``ordinal-entropy compare`` carries it out."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ def run(
     progress: Callable[[], AbstractContextManager[Progress]],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Trains and writes ``out/summary.json``; an unfinished study goes on from what is there.
+    """Trains and writes ``out/summary.json``; an unfinished study resumes.
 
     Args:
         study: what is compared.

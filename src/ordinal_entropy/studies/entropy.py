@@ -5,7 +5,7 @@
     ordinal-entropy reproduce figA-linear --set steps=20000
 
 Regression and classification learn the depth of rooms. After every epoch a run keeps the features of fixed pixels of
-training and test images, and of one test image on a grid; entropies are computed of these files when all runs are over.
+training and test images, and of one test image on a grid; entropies are computed from these files in the end.
 Operators are looked at in the same way, as the authors' code does and the paper does not: a run keeps the features of
 fixed training and test rows at every evaluation.
 """

@@ -177,7 +177,7 @@ def summary_of(
         progress: told the steps done and the steps in all.
         paper: scores of the paper by the variants' names.
         jobs: processes that train side by side what the task does not train as one stack.
-        go_on: a run that raises an exception is noted among the failures, and the others go on.
+        go_on: a run that raises an exception is noted among the failures, and the others continue.
         new: the seeds to be trained, where the others were in an earlier round.
         stop_early: the rule by which rounds may end; intervals and p-values then allow for the looks.
 

@@ -38,7 +38,7 @@ class Subject(NamedTuple):
 def further(
     subject: Subject, variants: Sequence[Variant], plans: Sequence[Plan], out: Path, device: str
 ) -> dict[str, Any]:
-    """Entropies, claims and places of the features, of runs that are over: more of the summary.
+    """Entropies, claims and places of the features of finished runs: more of the summary.
 
     Args:
         subject: whose.
