@@ -136,7 +136,7 @@ def _key(level: Level) -> Trace:
     """What stands in the legend for a line that is a shape: a trace without points."""
     line, nothing = {"color": INK, "dash": level.dash, "width": 1.3}, {"x": [None], "y": [None], "hoverinfo": "skip"}
     trace = {"type": "scatter", "mode": "lines", "name": _safe(level.label), "line": line, "marker": {"color": INK}}
-    return trace | nothing | {"meta": {}}
+    return trace | nothing | {"meta": {"key": True}}
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from ordinal_entropy import arrays, estimators, files, runs
 from ordinal_entropy.comparison.text import count, number
 from ordinal_entropy.figures import embedding
 from ordinal_entropy.report.reading import FinishedRun, picture
+from ordinal_entropy.results.distances import ordinality
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.vision import portraits
 
@@ -41,6 +43,7 @@ class Cloud(NamedTuple):
     content: dict[str, Any]
     table: Table
     caption: str
+    distances: Figure | None  # of the features against those of the targets, after the last epoch
 
 
 class _Saved(NamedTuple):
@@ -103,6 +106,7 @@ def cloud(chosen: Mapping[str, FinishedRun], cache: Path, progress: Progress | N
         _content(names, epochs, rows, saved, flat, sphere, part, found[names[0]]),
         _table(names, epochs, rows, saved),
         _caption(part, rows, total, names, list(found), epochs, shared, lost, next(iter(chosen.values())).seed),
+        _distances({name: saved[name, epochs[-1]] for name in names}, rows),
     )
 
 
@@ -173,6 +177,16 @@ def _table(names: Sequence[str], epochs: Sequence[int], rows: Array, saved: Mapp
             found.append(Row(f"{name}, {_time(epochs)} {epoch}", cells))
     headings = ["ordinality", "meanNN entropy on the sphere", "effective rank"]
     return Table("The features that are drawn", headings, found)
+
+
+def _distances(last: Mapping[str, _Saved], rows: Array) -> Figure | None:
+    """Of the rows that are drawn and have a target; None where there are no two."""
+    targets = next(iter(last.values())).targets[rows]
+    known = numpy.isfinite(targets)
+    if known.sum() < 2:
+        return None
+    features = {name: own.features[rows][known] for name, own in last.items()}
+    return ordinality(features, dict.fromkeys(features, targets[known]), names={name: name for name in features})
 
 
 def _caption(

@@ -80,7 +80,7 @@
     const bands = traces.filter((trace) => trace.meta && trace.meta.band).length;
     if (bands > MOST_BANDS) traces = traces.filter((trace) => !trace.meta.band);
     plot.nextElementSibling.replaceChildren();
-    if (!traces.length) {
+    if (traces.every((trace) => trace.meta && trace.meta.key)) {
       Plotly.purge(plot);
       plot.replaceChildren(element("p", { className: "empty", textContent: "No method is chosen." }));
       return;

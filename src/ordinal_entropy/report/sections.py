@@ -187,6 +187,8 @@ def _add_cloud(
         return
     before = len(found.left_out)
     section.cloud = found.attempted(f"{section.title}: features", lambda: clouds.cloud(runs, cache, progress))
+    if section.cloud is not None and section.cloud.distances is not None:
+        section.charts.append(section.cloud.distances)
     if section.cloud is None and len(found.left_out) > before:
         section.cloud_note = found.left_out[-1].why.rstrip(".")
 
