@@ -54,9 +54,7 @@ def compare(
     Writes summary.json to --out.
     """
     with errors.one_sentence() as own_folder:
-        preset = tasks.preset_of(task, preset)
-        given = options.given_settings(config, settings)
-        recipe = tasks.recipe(task, preset, given)
+        preset, given, recipe = options.recipe_of(task, preset, config, settings)
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return

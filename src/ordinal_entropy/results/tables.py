@@ -186,7 +186,7 @@ def claims(summary: Mapping[str, Any]) -> Table | None:
     estimators = list(dict.fromkeys(claim["estimator"] for claim in found))
     by: dict[tuple[str, str], dict[str, str]] = {}
     for claim in found:
-        by.setdefault((claim["claim"], claim["part"]), {})[claim["estimator"]] = _held(claim)
+        by.setdefault((claim["claim"], claim["part"]), {})[claim["estimator"]] = held(claim)
     rows = [
         Row(f"{text} ({'test' if part == 'test' else 'training'})", [own.get(each, NONE) for each in estimators])
         for (text, part), own in by.items()
@@ -200,7 +200,13 @@ def key_values(title: str, content: Mapping[str, Any]) -> Table:
     return Table(title, ["value"], [Row(str(key), [_plain(value)]) for key, value in content.items()])
 
 
-def _held(claim: Mapping[str, Any]) -> str:
+def held(claim: Mapping[str, Any]) -> str:
+    """Whether a claim of the paper held, from when on, and in how many of the seeds.
+
+    Example:
+        >>> held({"held": True, "since": 13, "seeds": 2, "of": 3})
+        'held from epoch 13 (2 of 3)'
+    """
     if claim["held"] is None:
         return "no number"
     since = f" from epoch {claim['since']}" if claim.get("since") else ""

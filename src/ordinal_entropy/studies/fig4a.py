@@ -7,10 +7,8 @@ are confounded. So every M is trained with raw weights too, whose mean does not 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.summary_figures import sweep
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
@@ -51,9 +49,8 @@ def _paper(operator: str, keys: Fig4a, variants: Sequence[Variant]) -> dict[str,
     return known
 
 
-def _figure(scale: float, summary: dict[str, Any], folder: Path) -> Figure:
-    names = {"authors": "weights rescaled as in the authors' code", "none": "raw weights", "max": "w / max"}
-    return sweep(summary, scale, "samples", series="rescale", label="rows drawn in each step, M", names=names)
+_NAMES = {"authors": "weights rescaled as in the authors' code", "none": "raw weights", "max": "w / max"}
+_drawn = partial(sweep, key="samples", series="rescale", label="rows drawn in each step, M", names=_NAMES)
 
 
 def _study(operator: str, figure: str) -> Study:
@@ -66,7 +63,7 @@ def _study(operator: str, figure: str) -> Study:
         paper=partial(_paper, operator),
         scale=SCALES[operator],
         notes=("With rescale=authors and M = 2 the only pair has weight 0: that row is the baseline again.",),
-        picture=draws(f"Error against M, {operator} operator", partial(_figure, SCALES[operator])),
+        picture=draws(f"Error against M, {operator} operator", lambda summary, _: _drawn(summary, SCALES[operator])),
     )
 
 

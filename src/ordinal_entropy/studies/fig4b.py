@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.summary_figures import sweep
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
@@ -42,10 +39,6 @@ def _paper(operator: str, keys: Fig4b, variants: Sequence[Variant]) -> dict[str,
     return {"baseline": known["baseline"], **at}
 
 
-def _figure(scale: float, summary: dict[str, Any], folder: Path) -> Figure:
-    return sweep(summary, scale, "strength", label="strength of the regularizer")
-
-
 def _study(operator: str, figure: str) -> Study:
     return Study(
         about=f"Figure {figure}, {operator} operator: error against strength from 1e-5 to 1",
@@ -55,7 +48,10 @@ def _study(operator: str, figure: str) -> Study:
         variants=_variants,
         paper=partial(_paper, operator),
         scale=SCALES[operator],
-        picture=draws(f"Error against strength, {operator} operator", partial(_figure, SCALES[operator])),
+        picture=draws(
+            f"Error against strength, {operator} operator",
+            lambda summary, _: sweep(summary, SCALES[operator], "strength", label="strength of the regularizer"),
+        ),
     )
 
 

@@ -168,9 +168,7 @@ def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
         rows.append(Row(title, [""] * len(ESTIMATORS)))
         for name, ends in summary["entropies"].items():
             rows.append(Row(f"  {name}", [_last_and_change(ends[part][each], _DIGITS[each]) for each in ESTIMATORS]))
-        rows += [
-            Row(f"  paper: {text}", cells, paper=True) for text, cells in _verdicts(subject, summary["claims"], part)
-        ]
+        rows += [Row(f"  paper: {text}", cells, paper=True) for text, cells in _verdicts(summary["claims"], part)]
     count = len(summary["methods"][summary["baseline"]]["values"])
     of_runs = f"mean ± standard deviation of {count} runs" if count > 1 else "one run"
     headings = ["E1, nats", "E2, nats", f"E3, {subject.unit}" if subject.unit else "E3"]
@@ -178,19 +176,11 @@ def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
     return Table("Entropies, and what the paper says of them", headings, rows, note)
 
 
-def _verdicts(subject: Subject, claims: Sequence[Mapping[str, Any]], part: str) -> Iterator[tuple[str, list[str]]]:
+def _verdicts(claims: Sequence[Mapping[str, Any]], part: str) -> Iterator[tuple[str, list[str]]]:
     own = [claim for claim in claims if claim["part"] == part]
     for text in dict.fromkeys(claim["claim"] for claim in own):
         by_estimator = {claim["estimator"]: claim for claim in own if claim["claim"] == text}
-        yield text, [_verdict(subject, by_estimator[each]) for each in ESTIMATORS]
-
-
-def _verdict(subject: Subject, claim: Mapping[str, Any]) -> str:
-    if claim["held"] is None:
-        return "no number"
-    since = f" from {subject.time} {claim['since']}" if claim["since"] else ""
-    seeds = f" ({claim['seeds']}/{claim['of']})" if claim["of"] > 1 else ""
-    return f"{'held' if claim['held'] else 'not held'}{since}{seeds}"
+        yield text, [tables.held(by_estimator[each]) for each in ESTIMATORS]
 
 
 def _last_and_change(ends: Mapping[str, list[float | None]], digits: int) -> str:
