@@ -1,5 +1,6 @@
 """The package as others meet it: what an import brings in, how deep a call goes, what a wheel holds."""
 
+import ast
 import subprocess
 import sys
 import sysconfig
@@ -68,3 +69,22 @@ def test_wheel_and_sdist_install_into_an_empty_environment(tmp_path):
         )
         answer = subprocess.run([python, "-c", check], check=True, capture_output=True, text=True, cwd=tmp_path)
         assert float(answer.stdout) == pytest.approx(-0.7533, abs=1e-4)
+
+
+def test_every_public_name_says_what_it_is():
+    """Modules, and their classes, functions and methods, but those that begin with an underscore."""
+    named = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+    def silent(tree, place):
+        found = [] if ast.get_docstring(tree) else [place]
+        own = [node for node in tree.body if isinstance(node, named) and not node.name.startswith("_")]
+        for node in own if isinstance(tree, (ast.Module, ast.ClassDef)) else []:
+            found += silent(node, f"{place}:{node.name}")
+        return found
+
+    root = ROOT / "src" / "ordinal_entropy"
+    files = sorted(root.rglob("*.py"))
+    assert len(files) > 150
+    assert [
+        place for path in files for place in silent(ast.parse(path.read_text("utf-8")), str(path.relative_to(root)))
+    ] == []
