@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from called import functions_of
 from ordinal_entropy import OrdinalEntropy, kernels
 from ordinal_entropy.functional import ordinal_entropy
 
@@ -294,6 +295,16 @@ def test_second_derivatives():
     torch.testing.assert_close(second(grouping="none"), expected[0], rtol=1e-3, atol=1e-7)
     with pytest.raises(RuntimeError, match=r"needs ordinal_entropy.kernels.use\('reference'\)"):
         second()
+
+
+@pytest.mark.parametrize("rows", [100, 1000])
+def test_a_call_passes_through_few_functions(rows):
+    features = torch.randn(rows, 100, device="cuda", requires_grad=True)
+    targets, reg = torch.arange(rows, device="cuda").float() // 2, OrdinalEntropy()
+    for _ in range(2):  # what is known of a shape is kept, and what was compiled
+        reg(features, targets)
+    seen = functions_of(lambda: reg(features, targets))
+    assert len(seen) <= 15, sorted(seen)
 
 
 @pytest.mark.parametrize("per", ["batch", "image"])

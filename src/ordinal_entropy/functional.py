@@ -152,10 +152,10 @@ def loss(
         if not on_sphere:  # brought near 1 before anything is squared
             scale = to_one(x.detach().abs().amax())
             data = data._replace(features=x * scale)
-        parts = [(data, push, pull)]
-        draws = bool(push) and most is not None and most < x.shape[1]
-        if draws and most is not None:
-            parts = [(drawn(data, most, options.generator), push, 0.0), (data, 0.0, pull)]
+        parts, all_seen = [(data, push, pull)], options.num_pairs is None
+        if push and most is not None and most < x.shape[1]:
+            parts, all_seen = [(drawn(data, most, options.generator), push, 0.0)], False
+            parts += [(data, 0.0, pull)] if pull else []
 
         spread: Tensor | None = None  # the diversity, times -push
         tight: Tensor | None = None  # the tightness, times pull
@@ -196,8 +196,8 @@ def loss(
                 rounding = rounding if on_sphere else rounding * z.detach().square().sum(-1)
                 same = squares.detach() <= rounding  # False for NaN
                 if cosine:  # 1 - cos between unit rows; a half more for each zero row
-                    zeros = [0.5 * (each.detach().square().sum(-1) < 0.5) for each in (z, own)]
-                    distances = (squares / 2 + zeros[0] + zeros[1]).masked_fill(same, 0)
+                    zero, center_zero = (0.5 * (each.detach().square().sum(-1) < 0.5) for each in (z, own))
+                    distances = (squares / 2 + zero + center_zero).masked_fill(same, 0)
                 else:
                     distances = squares.masked_fill(same, 1).sqrt().masked_fill(same, 0)
                 distances = distances if options.tightness_power == 1 else distances.square()
@@ -215,8 +215,7 @@ def loss(
         if spread is not None:
             spread = diversity_weight * spread if isinstance(diversity_weight, Tensor) else spread
             spread = spread if scale is None else spread / scale
-            if draws or options.num_pairs is not None:  # a row that was not drawn may be NaN
-                spread = torch.where(x.detach().isfinite().all(), spread, torch.nan)
+            spread = spread if all_seen else torch.where(x.detach().isfinite().all(), spread, torch.nan)
         if tight is not None:
             tight = tight if scale is None else tight / scale**options.tightness_power
             tight = tightness_weight * tight if isinstance(tightness_weight, Tensor) else tight
