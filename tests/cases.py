@@ -35,13 +35,17 @@ def _covering(strength, indirect, options):
 
 def covering(sizes, strength):
     """Cases, as places in lists of such sizes, in which any values of ``strength`` lists meet: always the same ones."""
+    return min((_greedy(sizes, strength, even) for even in (True, False)), key=len)
+
+
+def _greedy(sizes, strength, even):
+    """One case after the other in which most meet for the first time; of equals the first, or the least used values."""
     cases = list(product(*(range(size) for size in sizes)))
     missing = {places for case in cases for places in _together(case, strength)}
     chosen, uses = [], Counter()
 
     def gain(case):
-        """How many more meet, then how seldom its values were chosen."""
-        return len(missing & _together(case, strength)), -sum(uses[value] for value in enumerate(case))
+        return len(missing & _together(case, strength)), -even * sum(uses[value] for value in enumerate(case))
 
     while missing:
         best = max(cases, key=gain)

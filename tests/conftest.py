@@ -31,6 +31,14 @@ def _modules_are_no_garbage(request):
         request.session.stash[SETTLED] = len(sys.modules)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """A page whose examples train for a while is slow; tests/test_theory.py has what it says."""
+    for item in items:
+        if item.nodeid.startswith("docs/theory.md"):
+            item.add_marker("slow")
+
+
 def pytest_sessionfinish():
     gc.unfreeze()
 

@@ -15,6 +15,11 @@ def test_any_two_values_of_two_options_meet(sizes):
     assert len(cases) == len(set(cases)) <= 2 * max(m * n for m, n in combinations(sizes, 2))
 
 
+@pytest.mark.parametrize(("sizes", "few"), [((2, 2, 2), 4), ((3, 3, 3, 3), 11), ((4, 3, 3, 2), 12)], ids=str)
+def test_few_cases_do(sizes, few):
+    assert len(covering(sizes, 2)) <= few
+
+
 def test_every_value_is_there():
     cases = covering((4, 3, 2), 1)
     assert len(cases) == 4

@@ -300,8 +300,7 @@ def test_outside_the_mask_nothing_matters():
 # --------------------------------------------------------------------------------------------------------- gradient
 
 
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
-@pytest.mark.parametrize("t", [1, 2])
+@every_value(kernel=["reference", "blocked"], t=[1, 2])
 def test_gradient_of_every_term(kernel, t):
     features, targets = batch(n=8, d=3, t=t, levels=4)
     features.requires_grad_()
