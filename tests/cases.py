@@ -14,7 +14,7 @@ def every_value(indirect=(), **options):
 def every_pair(indirect=(), **options):
     """A parametrisation in whose fast tier every two values of two options meet in a case; the rest is slow.
 
-    Most faults need no more than two options to show; four options of three values then take about 11 cases, not 81.
+    Most faults need no more than two options to show; four options of three values then take nine cases, not 81.
     """
     return _covering(2, indirect, options)
 

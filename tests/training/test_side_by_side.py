@@ -39,6 +39,7 @@ def wait_for_the_interrupt(share, progress, folder):
         raise
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_every_item_is_done_in_one_of_so_many_processes(tmp_path):
     told = []
     side_by_side(partial(write_names, folder=tmp_path), list("abcde"), 2, lambda *both: told.append(both))

@@ -173,7 +173,13 @@ def plan_of(drawn, method: str, **settings) -> Plan:
     )
 
 
-@pytest.mark.parametrize("method", [*MADE, "binned+rare+mixed+smooth+pull"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(pytest.param(name, marks=() if name == "staged" else pytest.mark.slow) for name in MADE),
+        "binned+rare+mixed+smooth+pull",
+    ],
+)
 def test_a_run_of_each_kind_is_resumed_and_scored_again(drawn, tmp_path, method, monkeypatch):
     plan = plan_of(drawn, method)
     (whole,) = AGE.train([plan], device="cpu", folder=tmp_path / "whole")
