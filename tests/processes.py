@@ -1,6 +1,7 @@
 """Jobs in several processes that are joined by gloo, for tests of what ranks do together."""
 
 import gc
+import multiprocessing
 import os
 import tempfile
 from functools import partial
@@ -10,11 +11,15 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+SERVER = multiprocessing.get_context("forkserver")  # processes begin as copies of one that has imported these
+SERVER.set_forkserver_preload(["torch", "pytest", "ordinal_entropy.tasks.age.metrics"])
+
 
 def run(job, world):
     """What ``job(rank, world)``, a function of a module, returns on each of ``world`` processes."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(_start, args=(world, os.path.join(folder, "store"), job, folder), nprocs=world)
+        arguments = world, os.path.join(folder, "store"), job, folder
+        mp.start_processes(_start, arguments, nprocs=world, start_method="forkserver")
         return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(world)]
 
 

@@ -274,7 +274,7 @@ TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of its compiler
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", ["step", "model"])
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.slow)])
 def test_compiled_steps_are_those_without_a_compiler(way, backend, dynamic):
     if way == "step" and TORCH < (2, 13):
         pytest.skip("this torch cannot leave a function to Python")

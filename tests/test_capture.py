@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from cases import every_pair
 from ordinal_entropy import OrdinalEntropy
 from ordinal_entropy.capture import Tap, capture
 from ordinal_entropy.environment import import_torchvision
@@ -528,9 +529,7 @@ def test_compile_after_capture(backend: str, fullgraph: bool, layer: str | None)
 
 
 @pytest.mark.usefixtures("dynamo")
-@pytest.mark.parametrize("fullgraph", [False, True])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("filters", ["error", "always"])
+@every_pair(backend=BACKENDS, fullgraph=[False, True], filters=["error", "always"])
 def test_compile_where_a_strength_sets_itself_elsewhere(backend: str, fullgraph: bool, filters: str) -> None:
     """Graphs then end at the features. Torch's compiler fails there if a warning that it hides is an error."""
     elsewhere = OrdinalEntropy(balance=0.1)

@@ -70,12 +70,14 @@ TRUTH = {  # of unit Gaussian features in two dimensions
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRUTH)
 def test_intervals_cover_the_closed_form(gaussians, name):
     covered = sum(found[name].low <= TRUTH[name] <= found[name].high for found in gaussians)
     assert covered >= 26, covered  # 28.5 expected of 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean_nn_entropy", "knn_entropy", "mutual_information", "ordinality", "tightness"])
 def test_intervals_are_as_wide_as_samples_differ(gaussians, name):
     values = np.array([found[name].value for found in gaussians])
@@ -83,6 +85,7 @@ def test_intervals_are_as_wide_as_samples_differ(gaussians, name):
     assert 0.7 < half / (draws.STUDENT * values.std(ddof=1)) < 1.6
 
 
+@pytest.mark.slow
 def test_samples_of_one_distribution_show_no_difference(gaussians):
     changed = [
         difference.meaning

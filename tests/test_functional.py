@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, vmap
 
+from cases import every_value
 from ordinal_entropy import kernels
 from ordinal_entropy.functional import diversity, ordinal_entropy, tightness
 
@@ -299,8 +300,7 @@ def test_outside_the_mask_nothing_matters():
 # --------------------------------------------------------------------------------------------------------- gradient
 
 
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
-@pytest.mark.parametrize("t", [1, 2])
+@every_value(kernel=["reference", "blocked"], t=[1, 2])
 def test_gradient_of_every_term(kernel, t):
     features, targets = batch(n=8, d=3, t=t, levels=4)
     features.requires_grad_()
@@ -400,9 +400,7 @@ TRACED = [
 ]
 
 
-@pytest.mark.parametrize("kernel", ["reference", "blocked"])
-@pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("options", TRACED, ids=lambda options: "-".join(options) or "default")
+@every_value(kernel=["reference", "blocked"], t=[1, 2], options=TRACED)
 def test_compile_with_a_full_graph(kernel, t, options):
     features, targets = batch(t=t)
     mask = torch.arange(len(features)) % 5 != 0
@@ -432,11 +430,12 @@ def test_compile_with_draws_and_maps():
     assert torch.compile(loss, fullgraph=True, backend="aot_eager")(x, y).isfinite()
 
 
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [{"max_samples": 9}, {"num_pairs": 7}], ids="-".join)
-def test_compile_with_draws_of_batches_of_any_size(options):
+def test_compile_with_draws_of_batches_of_any_size(options, backend):
     x, y = batch(n=20)
     torch.compiler.reset()
-    compiled = torch.compile(partial(ordinal_entropy, **options), fullgraph=True, backend="aot_eager", dynamic=True)
+    compiled = torch.compile(partial(ordinal_entropy, **options), fullgraph=True, backend=backend, dynamic=True)
     for n in (20, 13):
         assert compiled(x[:n], y[:n]).isfinite()
 

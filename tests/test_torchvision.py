@@ -105,6 +105,7 @@ def test_missing_operators_are_declared_once(tmp_path):
     assert answer.stdout.strip() == "declared, not defined", answer.stderr
 
 
+@pytest.mark.slow
 def test_timm_can_be_imported():
     answer = in_a_new_process("""
         from ordinal_entropy.environment import import_torchvision

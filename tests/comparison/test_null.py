@@ -30,7 +30,10 @@ def noise(studies, methods, seeds, seed):
     return rng.normal(size=(studies, methods, seeds)) + rng.normal(size=(studies, 1, seeds))
 
 
-@pytest.mark.parametrize(("names", "n"), [(("baseline", "a"), 5), (("baseline", "a", "b", "c", "d"), 8)])
+@pytest.mark.parametrize(
+    ("names", "n"),
+    [(("baseline", "a"), 5), pytest.param(("baseline", "a", "b", "c", "d"), 8, marks=pytest.mark.slow)],
+)
 def test_a_fixed_number_of_seeds(names, n):
     drawn = noise(1500, len(names), n, seed=n)
     found = wrong(summed(dict(zip(names, study.tolist(), strict=True))) for study in drawn)

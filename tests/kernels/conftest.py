@@ -8,6 +8,26 @@ import pytest
 import torch
 
 
+def once_a_launch(patch):
+    """Patches Triton's language for the functions of a module once a launch; the interpreter does at each call.
+
+    A launch takes the patches back when it ends, and its scope has no changes then.
+    """
+    launch, patched = None, set()
+
+    def patched_language(function):
+        nonlocal launch
+        if not getattr(launch, "_changes", None):
+            patched.clear()
+            launch = patch(function)
+        elif id(function.__globals__) not in patched:
+            patch(function)
+        patched.add(id(function.__globals__))
+        return launch
+
+    return patched_language
+
+
 @pytest.fixture(scope="module")
 def interpreter():
     """Kernels run as numpy, and ``torch.empty`` is full of NaN, while the tests of a file do.
@@ -17,6 +37,7 @@ def interpreter():
     read when a kernel is called, too.
     """
     triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpretedFunction
 
     from ordinal_entropy.kernels import few, fused, grouped, maps
@@ -31,6 +52,7 @@ def interpreter():
     ours = [module for name, module in sys.modules.items() if name.startswith("ordinal_entropy.kernels.")]
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):  # a GPU divides by zero in silence
         patch.setenv("TRITON_INTERPRET", "1")
+        patch.setattr(interpreter, "_patch_lang", once_a_launch(interpreter._patch_lang))
         for module in (triton.language, triton.language.core, triton.language.standard, *ours):
             for name, function in list(vars(module).items()):
                 if isinstance(function, triton.JITFunction):

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from cases import every_pair, every_value
 from ordinal_entropy import OrdinalEntropy, functional, kernels
 from ordinal_entropy.functional import ordinal_entropy
 
@@ -43,13 +44,16 @@ def value_and_gradient(features, *parts, **options):
     return loss.item(), x.grad.double()
 
 
-@pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("grouping", ["unique", 2.5])
-@pytest.mark.parametrize("normalize, distance", [(True, "l2"), (False, "l2"), (True, "cosine")])
-@pytest.mark.parametrize("centers", ["normalize-first", "average-first"])
-@pytest.mark.parametrize("over, power", [("all", 1), ("shared", 2)])
-def test_the_same_as_plain_operations(t, grouping, normalize, distance, centers, over, power):
+@every_pair(
+    t=[1, 2],
+    grouping=["unique", 2.5],
+    rows=[(True, "l2"), (False, "l2"), (True, "cosine")],
+    centers=["normalize-first", "average-first"],
+    pull=[("all", 1), ("shared", 2)],
+)
+def test_the_same_as_plain_operations(t, grouping, rows, centers, pull):
     features, *parts = batch(t=t)
+    (normalize, distance), (over, power) = rows, pull
     options = {"grouping": grouping, "normalize": normalize, "distance": distance, "centers": centers}
     options |= {"tightness_over": over, "tightness_power": power}
     with kernels.use("reference"):
@@ -102,9 +106,7 @@ def test_slots_in_the_order_of_the_targets(t):
     assert torch.equal(found.values[0][found.slot[0][mask]], present)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("t", [1, 2])
-@pytest.mark.parametrize("n", [1, 2, 31, 33, 128, 129, 300])
+@every_pair(n=[1, 2, 31, 33, 128, 129, 300], t=[1, 2], dtype=[torch.float32, torch.float64])
 def test_places_are_those_of_a_loop(n, t, dtype):
     """Slots, shares, values and numbers of two groups, with repeated targets, amounts of 0 and zeros of both signs."""
     generator = torch.Generator().manual_seed(n)
@@ -154,10 +156,12 @@ def test_targets_that_are_no_numbers_do_no_harm_to_others(value):
     assert torch.equal(values[0][slot[0][kept]], targets[kept])
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("rows", [1, 5, 70])
-@pytest.mark.parametrize("strengths", [(1.0, 0.0), (0.0, 1.0)])
-@pytest.mark.parametrize("options", [{}, {"centers": "average-first"}, {"normalize": False}], ids=str)
+@every_pair(
+    value=[math.nan, math.inf],
+    rows=[1, 5, 70],
+    strengths=[(1.0, 0.0), (0.0, 1.0)],
+    options=[{}, {"centers": "average-first"}, {"normalize": False}],
+)
 def test_a_feature_that_is_not_finite_is_not_hidden(value, rows, strengths, options):
     features, targets, _ = batch()
     features[0, 4] = value
@@ -220,17 +224,17 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize(
-    "dtype, last, weighted, tensors",
-    [
+@every_value(
+    options=OPTIONS,
+    kind=[
         (torch.float32, True, False, False),
         (torch.float32, False, True, True),
         (torch.bfloat16, True, True, False),
         (torch.float16, True, False, True),
     ],
 )
-def test_dense_maps(dtype, last, weighted, tensors, options):
+def test_dense_maps(kind, options):
+    dtype, last, weighted, tensors = kind
     maps, *parts = dense(dtype, last, weighted=weighted)
     options = {"stride": 4, "per": "image", "tensors": tensors} | options
     with kernels.use("reference"):
@@ -258,12 +262,10 @@ def test_all_images_without_a_valid_place(t):
     assert (gradient == 0).all()
 
 
-@pytest.mark.parametrize("per", ["image", "batch"])
-@pytest.mark.parametrize("strengths", [(1.0, 0.0), (0.0, 1.0), (-2.0, 0.5)])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"weighting": lambda a, b: (a - b.mT).abs() + 0.1}, {"num_pairs": 20}, {"max_samples": 8}],
-    ids=["all pairs", "own weights", "drawn pairs", "drawn rows"],
+@every_pair(
+    options=[{}, {"weighting": lambda a, b: (a - b.mT).abs() + 0.1}, {"num_pairs": 20}, {"max_samples": 8}],
+    strengths=[(1.0, 0.0), (0.0, 1.0), (-2.0, 0.5)],
+    per=["image", "batch"],
 )
 def test_terms_alone_and_other_pairs(options, strengths, per):
     """With weights of one's own, drawn pairs and drawn rows the pairs are not the fused kernel's; the rest is."""

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from cases import every_pair
 from ordinal_entropy import kernels
 from ordinal_entropy.layouts import _Picked
 
@@ -32,12 +33,13 @@ def by_slices(maps, amount, down, across, dtype):
     return picked if amount is None else torch.where((amount != 0)[..., None], picked, 0)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize(
-    "c, h, w, grid", [(5, 8, 12, (2, 3)), (128, 6, 70, (3, 35)), (600, 4, 2, (2, 1)), (1, 3, 3, (1, 1))]
+@every_pair(
+    size=[(5, 8, 12, (2, 3)), (128, 6, 70, (3, 35)), (600, 4, 2, (2, 1)), (1, 3, 3, (1, 1))],
+    masked=[True, False],
+    dtype=[torch.bfloat16, torch.float16, torch.float32, torch.float64],
 )
-def test_picked_and_spread_are_those_of_slices(c, h, w, grid, masked, dtype):
+def test_picked_and_spread_are_those_of_slices(size, masked, dtype):
+    c, h, w, grid = size
     maps, amount = problem(dtype, c, h, w, grid)
     amount = amount if masked else None
     steps = h // grid[0], w // grid[1]

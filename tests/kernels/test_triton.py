@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cases import every_pair, every_value
 from ordinal_entropy import kernels
 from ordinal_entropy.functional import diversity
 from ordinal_entropy.kernels.weights import POWERS
@@ -36,7 +37,8 @@ def way(request, monkeypatch):
     fused._program.cache_clear()  # another test may have changed what they are made of
 
 
-BOTH = pytest.mark.parametrize("way", ["many", "few"], indirect=True)
+WAYS = ("many", "few")
+BOTH = pytest.mark.parametrize("way", WAYS, indirect=True)
 
 
 @pytest.fixture
@@ -130,10 +132,7 @@ def errors(parts, **options):
 # -------------------------------------------------------------------------------------------------------- the oracle
 
 
-@pytest.mark.parametrize("t", [1, 3])
-@pytest.mark.parametrize("rescale", ["max", "authors", "none"])
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("weighting", POWERS)
+@every_pair(weighting=POWERS, distance=DISTANCES, rescale=["max", "authors", "none"], t=[1, 3])
 def test_value_and_gradient_are_those_of_the_reference(weighting, distance, rescale, t):
     distance, project = DISTANCES[distance]
     options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
@@ -141,42 +140,39 @@ def test_value_and_gradient_are_those_of_the_reference(weighting, distance, resc
     assert max(errors(problem(1, m, 20, t), **options)) < 2e-6
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize(
-    ("g", "m", "d"),
-    [(3, 1, 3), (3, 2, 20), (2, 5, 130), (2, 64, 33), (2, 65, 3), (1, 128, 20), (1, 129, 130), (1, 150, 3)],
+@every_value(
+    size=[(3, 1, 3), (3, 2, 20), (2, 5, 130), (2, 64, 33), (2, 65, 3), (1, 128, 20), (1, 129, 130), (1, 150, 3)],
+    distance=DISTANCES,
 )
-def test_sizes(g, m, d, distance):
+def test_sizes(size, distance):
+    g, m, d = size
     distance, project = DISTANCES[distance]
     assert max(errors(problem(g, m, d), distance=distance, project=project, rescale="authors")) < 2e-6
 
 
 @pytest.mark.parametrize("way", ["few"], indirect=True)
-@pytest.mark.parametrize("t", [1, 3])
-@pytest.mark.parametrize("weighting", POWERS)
-def test_few_points(weighting, t):
+@every_pair(weighting=POWERS, distance=DISTANCES, rescale=["max", "authors", "none"], t=[1, 3])
+def test_few_points(weighting, distance, rescale, t):
     """One or two programs a group, rows that do not fill the last."""
-    for distance, project in DISTANCES.values():
-        for rescale in ("max", "authors", "none"):
-            options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
-            assert max(errors(problem(2, 20, 12, t), **options)) < 2e-7
+    distance, project = DISTANCES[distance]
+    options = {"weighting": weighting, "distance": distance, "project": project, "rescale": rescale}
+    assert max(errors(problem(2, 20, 12, t), **options)) < 2e-7
 
 
 @pytest.mark.parametrize("way", ["few"], indirect=True)
-@pytest.mark.parametrize(("g", "m", "d"), [(3, 1, 3), (3, 2, 20), (2, 5, 130), (2, 32, 33), (1, 128, 20), (1, 3, 256)])
-def test_sizes_of_few_points(g, m, d):
+@every_value(size=[(3, 1, 3), (3, 2, 20), (2, 5, 130), (2, 32, 33), (1, 128, 20), (1, 3, 256)], distance=DISTANCES)
+def test_sizes_of_few_points(size, distance):
+    g, m, d = size
     assert few.fits(g, m, d, 132)
-    for distance, project in DISTANCES.values():
-        assert max(errors(problem(g, m, d), distance=distance, project=project, rescale="authors")) < 2e-6
+    distance, project = DISTANCES[distance]
+    assert max(errors(problem(g, m, d), distance=distance, project=project, rescale="authors")) < 2e-6
     points, values, _ = problem(g, m, d)
     for one, other in zip(found(points, values, None), found(points, values, torch.ones(g, m)), strict=True):
         assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("way", ["few"], indirect=True)
-@pytest.mark.parametrize("project", [True, False])
-@pytest.mark.parametrize("number", [1, 5])
-@pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4, 1e-6])
+@every_pair(spread=[1e-2, 1e-3, 1e-4, 1e-6], number=[1, 5], project=[True, False])
 def test_few_collapsed_points_keep_their_distances(spread, number, project):
     of_means, of_gradient = errors(clusters(spread, number, 100), project=project)
     assert of_means < 5e-7
@@ -185,12 +181,14 @@ def test_few_collapsed_points_keep_their_distances(spread, number, project):
 
 @BOTH
 @settings(max_examples=6)
-@given(st.integers(1, 3), st.integers(1, 20), st.integers(2, 40), st.integers(1, 4), st.integers(0, 10**6))
-def test_any_small_shape(g, m, d, t, seed):
+@given(
+    *(st.integers(1, 3), st.integers(1, 20), st.integers(2, 40), st.integers(1, 4), st.integers(0, 10**6)),
+    st.sampled_from([*DISTANCES.values()]),
+)
+def test_any_small_shape(g, m, d, t, seed, distance):
     """In one dimension, or from a zero row, the gradient at unit rows may be all rounding."""
-    parts = problem(g, m, d, t, seed, zero=False)
-    for distance, project in DISTANCES.values():
-        assert max(errors(parts, distance=distance, project=project)) < 1e-5
+    distance, project = distance
+    assert max(errors(problem(g, m, d, t, seed, zero=False), distance=distance, project=project)) < 1e-5
 
 
 @BOTH
@@ -199,9 +197,7 @@ def test_as_many_numbers_a_target_as_there_may_be(m):
     assert max(errors(problem(1, m, 5, kernels.choice._MOST_TARGETS), rescale="authors")) < 2e-6
 
 
-@pytest.mark.parametrize("t", [1, 3])
-@pytest.mark.parametrize("rescale", ["max", "authors"])
-@pytest.mark.parametrize("m", [1, 20, 150])
+@every_pair(m=[1, 20, 150], rescale=["max", "authors"], t=[1, 3])
 def test_without_amounts_each_counts_once(m, rescale, t):
     points, values, amount = problem(2, m, 20, t)
     ones = torch.ones_like(amount)
@@ -286,9 +282,7 @@ def test_large_tiles_and_their_columns_in_parts(processors, distance, monkeypatc
     assert max(errors(problem(1, 520, 65), distance=distance, project=project)) < 2e-6
 
 
-@pytest.mark.parametrize("t", [1, 3])
-@pytest.mark.parametrize("rescale", ["authors", "none"])
-@pytest.mark.parametrize("distance", DISTANCES)
+@every_pair(distance=DISTANCES, rescale=["authors", "none"], t=[1, 3])
 def test_a_small_group_prepared_like_a_large_one(distance, rescale, t, monkeypatch):
     monkeypatch.setattr(fused, "FEW", 0)
     distance, project = DISTANCES[distance]
@@ -304,10 +298,9 @@ def test_programs_of_a_row(monkeypatch):
 # ------------------------------------------------------------------------------------------------------ empty slots
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize(("m", "more"), [(1, 4), (40, 20), (60, 90)])
-def test_empty_slots_at_the_end_change_nothing(m, more, distance):
+@every_pair(["way"], way=WAYS, distance=DISTANCES, size=[(1, 4), (40, 20), (60, 90)])
+def test_empty_slots_at_the_end_change_nothing(size, distance):
+    m, more = size
     distance, project = DISTANCES[distance]
     parts = problem(2, m)
     padded = [torch.cat([x, x.new_zeros(2, more, *x.shape[2:])], 1) for x in parts]
@@ -318,9 +311,7 @@ def test_empty_slots_at_the_end_change_nothing(m, more, distance):
     assert (gradient_padded[:, m:] == 0).all()
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [40, 150])
+@every_pair(["way"], way=WAYS, distance=DISTANCES, m=[40, 150])
 def test_rows_that_do_not_count_change_nothing(m, distance):
     distance, project = DISTANCES[distance]
     points, values, amount = problem(1, m)
@@ -334,9 +325,7 @@ def test_rows_that_do_not_count_change_nothing(m, distance):
     assert (gradient_all[:, ~there] == 0).all()
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [10, 80])
+@every_pair(["way"], way=WAYS, distance=DISTANCES, m=[10, 80])
 def test_a_group_without_a_pair_is_zero(m, distance):
     distance, project = DISTANCES[distance]
     points, values, amount = problem(3, m)
@@ -351,9 +340,7 @@ def test_a_group_without_a_pair_is_zero(m, distance):
 # --------------------------------------------------------------------------------------------------------- accuracy
 
 
-@pytest.mark.parametrize("project", [True, False])
-@pytest.mark.parametrize("number", [1, 2, 5])
-@pytest.mark.parametrize("spread", [1e-2, 1e-3, 1e-4, 1e-6])
+@every_pair(spread=[1e-2, 1e-3, 1e-4, 1e-6], number=[1, 2, 5], project=[True, False])
 def test_collapsed_points_keep_their_distances(spread, number, project):
     """Around several places, what the pairs within one say is far below the rest of the gradient, kept in float32."""
     for m in (100, 300) if spread == 1e-6 and number != 2 else (100,):  # the rest for the sake of time
@@ -362,11 +349,10 @@ def test_collapsed_points_keep_their_distances(spread, number, project):
         assert of_gradient < (5e-5 if number > 1 and spread == 1e-6 else 1e-6)
 
 
-@pytest.mark.parametrize("with_bits", [True, False])
-@pytest.mark.parametrize("project", [True, False])
-@pytest.mark.parametrize(("copies", "d"), [(2, 16), (9, 70), (30, 16)])
-def test_few_close_pairs_among_others(copies, d, project, with_bits, bits):
+@every_pair(size=[(2, 16), (9, 70), (30, 16)], project=[True, False], with_bits=[True, False])
+def test_few_close_pairs_among_others(size, project, with_bits, bits):
     """Some rows have neighbours, far and near, in tiles on and off the diagonal: few, several, and many of one row."""
+    copies, d = size
     bits(fused.BITS if with_bits else 0)
     generator = torch.Generator().manual_seed(0)
     points, values, amount = problem(2, 150, d, zero=False)
@@ -411,9 +397,7 @@ def test_high_precision_is_one_product(high):
     assert 1e-6 < of_gradient < 1e-3
 
 
-@BOTH
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("m", [10, 80])
+@every_pair(["way"], way=WAYS, dtype=[torch.bfloat16, torch.float16], m=[10, 80])
 def test_half_precision_is_read_as_it_is(m, dtype):
     points, values, amount = problem(1, m)
     points = points.to(dtype)
@@ -431,9 +415,7 @@ def test_half_precision_is_read_as_it_is(m, dtype):
 # ------------------------------------------------------------------------------------------------------------ edges
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [8, 80])
+@every_pair(["way"], way=WAYS, distance=DISTANCES, m=[8, 80])
 def test_rows_that_coincide(m, distance):
     """Half of the rows are copies: their own distance is 0, without a gradient."""
     distance, project = DISTANCES[distance]
@@ -444,10 +426,7 @@ def test_rows_that_coincide(m, distance):
     assert of_gradient < 2e-6
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [8, 80])
-@pytest.mark.parametrize("kind", ["equal", "zero", "parallel"])
+@every_pair(["way"], way=WAYS, distance=DISTANCES, m=[8, 80], kind=["equal", "zero", "parallel"])
 def test_all_rows_in_one_place(kind, m, distance):
     distance, project = DISTANCES[distance]
     points, values, amount = problem(1, m)
@@ -463,9 +442,7 @@ def test_all_rows_in_one_place(kind, m, distance):
         assert (gradient.abs() <= (1e-15 if distance == "cosine" else 0)).all()
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("m", [8, 80])
+@every_pair(["way"], way=WAYS, distance=DISTANCES, m=[8, 80])
 def test_nan_features_give_a_nan_mean_of_their_group_alone(m, distance):
     distance, project = DISTANCES[distance]
     points, values, amount = problem(2, m)
@@ -503,9 +480,7 @@ def test_vmap_is_a_loop():
     assert torch.equal(torch.func.vmap(slope)(*stack), expected)
 
 
-@BOTH
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("rescale", ["max", "authors", "none"])
+@every_pair(["way"], way=WAYS, distance=DISTANCES, rescale=["max", "authors", "none"])
 def test_second_derivative_is_that_of_the_reference(distance, rescale):
     distance, project = DISTANCES[distance]
     options = {"distance": distance, "project": project, "rescale": rescale}

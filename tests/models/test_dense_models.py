@@ -74,6 +74,7 @@ def test_autocast_and_channels_last(model, dtype):
     torch.testing.assert_close(result, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("maker", [pytest.param("newcrfs", marks=pytest.mark.slow), "csrnet", "decoder"], indirect=True)
 def test_it_compiles_as_one_graph(model):
     torch._dynamo.reset()
     with torch.no_grad():

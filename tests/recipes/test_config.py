@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import call
 from ordinal_entropy import runs
 from ordinal_entropy.recipes import read_config
 
@@ -155,13 +155,8 @@ def test_json_is_read_as_it_is_written(content):
         assert found(json.dumps(content)) == expected
 
 
-def test_without_yaml_the_extra_is_named(tmp_path):
+def test_without_yaml_the_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("epochs: 3")
-    program = (
-        "import sys; sys.modules['yaml'] = None\n"
-        "from ordinal_entropy.commands.app import app\n"
-        "app(['train', 'linear', '--preset=quick', '--config=mine.yaml'])"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr == "ordinal-entropy: this needs yaml: pip install 'ordinal-entropy[train]'\n"
+    monkeypatch.setitem(sys.modules, "yaml", None)  # not installed
+    answer = call("train", "linear", "--preset=quick", f"--config={tmp_path / 'mine.yaml'}", status=2)
+    assert answer.stderr == "ordinal-entropy: this needs yaml: pip install 'ordinal-entropy[train]'\n"

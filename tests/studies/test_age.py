@@ -149,6 +149,7 @@ def test_a_study_from_end_to_end_and_again(drawn, tmp_path):
     assert len(finished) >= 20 and all(os.stat(path).st_mtime_ns == time for path, time in finished.items())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_page")
 def test_a_weight_of_zero_is_the_diversity_alone(drawn, tmp_path):
     settings = [f"data={drawn}", *TINY, "epochs=1", "strength=5"]

@@ -70,7 +70,9 @@ def trained(trained_by, monkeypatch):
     return fake
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if len(PICTURES[name]) > 2 else ()) for name in ROWS]
+)
 def test_rows_and_runs(name, trained, tmp_path):
     trained.draws = True
     summary = studies.run(name, tmp_path, ["data=somewhere", "seeds=2", f"epochs={EPOCHS}"])

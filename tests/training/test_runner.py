@@ -218,6 +218,7 @@ def test_one_set_of_data_is_in_memory_at_a_time(key, tmp_path):
     assert most == [0] * (2 if key is None else 4)  # once more to train, where runs are grouped by what they see
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_groups_side_by_side_are_those_one_after_the_other(tmp_path):
     plans = [plan for stack in "abc" for plan in plans_of(stack=stack)]
     before = torch.get_num_threads()
@@ -235,6 +236,7 @@ def test_groups_side_by_side_are_those_one_after_the_other(tmp_path):
     assert all(len(each) == 1 for each in of_stack)
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_side_by_side_failures_stay_in_their_folders(tmp_path):
     plans = [*plans_of("one broken"), *plans_of("two", stack="b")]
     outcomes, _ = trained(plans, tmp_path, jobs=2, go_on=True)

@@ -39,6 +39,7 @@ def wait_for_the_interrupt(share, progress, folder):
         raise
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_every_item_is_done_in_one_of_so_many_processes(tmp_path):
     told = []
     side_by_side(partial(write_names, folder=tmp_path), list("abcde"), 2, lambda *both: told.append(both))
@@ -49,11 +50,13 @@ def test_every_item_is_done_in_one_of_so_many_processes(tmp_path):
     assert all(done <= total == 5 for done, total in told)
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_more_jobs_than_items_are_not_started(tmp_path):
     side_by_side(partial(write_names, folder=tmp_path), ["a"], 8)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_the_first_error_stops_all_and_is_raised():
     start = time.monotonic()
     with pytest.raises(ValueError, match="expected anything but b, got b"):
@@ -61,6 +64,7 @@ def test_the_first_error_stops_all_and_is_raised():
     assert time.monotonic() - start < 120
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_a_process_that_dies_is_an_error():
     with pytest.raises(RuntimeError, match="status -9"):
         side_by_side(die, ["a"], 1)

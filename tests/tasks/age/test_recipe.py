@@ -167,7 +167,7 @@ def test_runs_side_by_side_are_those_one_after_the_other(drawn, tmp_path, thread
         AGE.train(plans, device="cpu", folder=tmp_path / "a", jobs=0)
 
 
-@pytest.mark.usefixtures("without_page")
+@pytest.mark.usefixtures("without_page", "quick_processes")
 def test_an_error_of_a_run_side_by_side_is_the_user_s_sentence(drawn, tmp_path):
     folder = damaged(drawn, tmp_path / "damaged")
     options = "--preset=quick", "--seeds=2", "--jobs=2", f"--set=data={folder}"

@@ -173,7 +173,14 @@ def plan_of(drawn, method: str, **settings) -> Plan:
     )
 
 
-@pytest.mark.parametrize("method", [*MADE, "binned+rare+mixed+smooth+pull", "swa"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(pytest.param(name, marks=() if name == "staged" else pytest.mark.slow) for name in MADE),
+        "binned+rare+mixed+smooth+pull",
+        "swa",
+    ],
+)
 def test_a_run_of_each_kind_is_resumed_and_scored_again(drawn, tmp_path, method, monkeypatch):
     plan = plan_of(drawn, method)
     (whole,) = AGE.train([plan], device="cpu", folder=tmp_path / "whole")

@@ -31,6 +31,7 @@ from ordinal_entropy.training.large.module import Callbacks, Training
 from ordinal_entropy.training.large.optimization import rate
 from ordinal_entropy.vision.sets import Images, mixed, training_steps
 from ordinal_entropy.vision.split import Data, moved, normalized, random_moves
+from processes import SERVER
 from tiny_images import SETTINGS, SIZE, Errors, a_network, l1, logged, some_data
 
 
@@ -279,15 +280,18 @@ def test_two_processes_equal_one(tmp_path, method):
     assert not said.stderr, said.stderr
 
 
+def run_to_its_death(folder):
+    os.environ["DIE_AT"] = "2:1"
+    run(a_module(), folder)
+
+
 def test_goes_on_after_a_kill_as_if_nothing_had_been(tmp_path):
     whole = a_module()
     history = run(whole, tmp_path / "whole")
-    code = f"import sys; sys.path[:0] = {[str(each) for each in Path(__file__).parents[:3:2]]!r}; "
-    code += (
-        f"import test_module as t; from pathlib import Path; t.run(t.a_module(), Path({str(tmp_path / 'killed')!r}))"
-    )
-    killed = subprocess.run([sys.executable, "-c", code], env={**os.environ, "DIE_AT": "2:1"}, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    process = SERVER.Process(target=run_to_its_death, args=(tmp_path / "killed",))
+    process.start()
+    process.join(600)
+    assert process.exitcode == -signal.SIGKILL
     assert load_images(tmp_path / "killed" / "last.ckpt").epoch == 2
     resumed = a_module()
     assert run(resumed, tmp_path / "killed") == history
