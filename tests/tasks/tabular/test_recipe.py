@@ -286,8 +286,8 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
 
 
 def test_an_ensemble_goes_on_to_the_same_numbers_and_is_evaluated(tmp_path, monkeypatch):
-    recipe = tiny("network=tabm", "members=3", "dropout=0.2", "epochs=4", "dtype=float64", "bins=20")
-    own = plans(recipe, ("baseline", "hl-gauss+oe-balanced"), seeds=(0, 1))
+    recipe = tiny("network=tabm", "members=3", "dropout=0.2", "epochs=4", "dtype=float64")
+    own = plans(recipe, ("baseline", "huber+oe-balanced"), seeds=(0, 1))
     whole = TABULAR.train(own, device="cpu", folder=tmp_path / "whole")
     monkeypatch.setattr(train, "_SECONDS", 0.0)
     save, saved = train.save_run, []
