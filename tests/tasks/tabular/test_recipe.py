@@ -286,14 +286,14 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
 
 
 def test_an_ensemble_goes_on_to_the_same_numbers_and_is_evaluated(tmp_path, monkeypatch):
-    recipe = tiny("network=tabm", "members=3", "dropout=0.2", "epochs=4", "dtype=float64")
-    own = plans(recipe, ("baseline", "huber+oe-balanced"), seeds=(0, 1))
+    recipe = tiny("network=tabm", "members=2", "dropout=0.2", "dtype=float64")
+    own = plans(recipe, ("baseline", "huber+oe-balanced"), seeds=(0,))
     whole = TABULAR.train(own, device="cpu", folder=tmp_path / "whole")
     monkeypatch.setattr(train, "_SECONDS", 0.0)
     save, saved = train.save_run, []
 
     def stop(folder, content):
-        if len(saved) == 5:  # of the first seed, whose runs are a stack, two epochs and one of the third
+        if len(saved) == 3:  # the second of two runs has one epoch, the first has two
             raise KeyboardInterrupt
         saved.append(folder)
         save(folder, content)
@@ -305,15 +305,13 @@ def test_an_ensemble_goes_on_to_the_same_numbers_and_is_evaluated(tmp_path, monk
     monkeypatch.setattr(train, "save_run", save)
     again = TABULAR.train(own, device="cpu", folder=tmp_path / "stopped")
     assert [each.test for each in again] == [pytest.approx(each.test, rel=1e-8) for each in whole]
-    content = load_file(tmp_path / "whole" / "baseline-seed0" / "features" / "test-0004.safetensors")
+    content = load_file(tmp_path / "whole" / "baseline-seed0" / "features" / "test-0003.safetensors")
     assert content["features"].shape == (60, 8)
     error = np.sqrt(np.mean((content["targets"] - content["predictions"]) ** 2))
     assert error == pytest.approx(whole[0].last, rel=1e-5)
-    for plan, outcome in zip(own, whole, strict=True):
-        found = evaluate(plan, device="cpu", folder=tmp_path / "whole")
-        assert [found["test"], found["test, best on validation"]] == pytest.approx(
-            [outcome.last, outcome.best_validation], rel=1e-8
-        )
+    found = evaluate(own[1], device="cpu", folder=tmp_path / "whole")
+    scores = [found["test"], found["test, best on validation"]]
+    assert scores == pytest.approx([whole[1].last, whole[1].best_validation], rel=1e-8)
 
 
 def test_another_table_in_the_same_place_is_refused(tmp_path):
