@@ -20,7 +20,7 @@ from scipy import special
 
 from ordinal_entropy.comparison import looks_skewed, seeds_needed, seeds_needed_range
 from ordinal_entropy.comparison.anytime import critical
-from ordinal_entropy.comparison.pairs import LEVEL
+from ordinal_entropy.comparison.statistics import LEVEL
 
 import record
 

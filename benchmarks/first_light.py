@@ -106,7 +106,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.tasks.split(","):
             folder = options.runs or Path(temporary)
-            results[name] = lit(name, options.methods.split(","), options.device, options.jobs, folder)
+            found = lit(name, options.methods.split(","), options.device, options.jobs, folder)
+            results[name] = {"command": record.command(), **found}
             record.write(options.out, {"results": results})  # as they come
 
 

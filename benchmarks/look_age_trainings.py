@@ -49,12 +49,11 @@ def main() -> None:
         summary = grid.summary_of(
             "age",
             VARIANTS,
-            recipe,
+            {"": recipe, **{label: changed(recipe, {**changes}) for label, changes in CHANGES.items()}},
             range(options.seeds),
             out=options.runs or Path(unkept),
             device=options.device,
             jobs=options.jobs,
-            others={label: changed(recipe, {**changes}) for label, changes in CHANGES.items()},
         )
     for name, found in summary["methods"].items():
         pair = summary["paired"].get(name)

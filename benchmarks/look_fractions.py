@@ -35,7 +35,7 @@ def main() -> None:
     recipe = tasks.recipe(options.task, "quick", options.set)
     with tempfile.TemporaryDirectory() as folder:
         summary = grid.summary_of(
-            options.task, rows, recipe, range(options.seeds), out=Path(folder), device="cpu", jobs=options.jobs
+            options.task, rows, {"": recipe}, range(options.seeds), out=Path(folder), device="cpu", jobs=options.jobs
         )
     for sentence in comparison.verdict(summary).sentences:
         print(sentence)

@@ -37,7 +37,7 @@ def main() -> None:
         summary = grid.summary_of(
             options.task,
             [grid.Variant(name) for name in study["methods"]],
-            recipe,
+            {"": recipe},
             range(study["seeds"]),
             out=Path(copy),
             device="cpu",

@@ -31,11 +31,11 @@ class Trainer:
     def __init__(self):
         self.calls = []
 
-    def __call__(self, jobs, split, settings, *, device, folder=None, progress=None, on_metrics=None):
-        self.calls.append((list(jobs), split, settings, device, folder))
+    def __call__(self, jobs, split, options, *, device, folder=None, progress=None, on_metrics=None):
+        self.calls.append((list(jobs), split, options, device, folder))
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        steps = [*range(0, settings.steps, settings.evaluate_every), settings.steps]
+        steps = [*range(0, options.steps, options.evaluate_every), options.steps]
         histories = []
         for job in jobs:
             noise = random.Random(job.seed)  # the same for all methods of a seed: paired
@@ -43,5 +43,5 @@ class Trainer:
             scores = [level * (1 + 50 / (1 + step)) for step in steps]
             histories.append(History(steps, scores, scores, scores))
         if progress is not None:
-            progress(settings.steps, settings.steps)
+            progress(options.steps, options.steps)
         return histories

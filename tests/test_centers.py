@@ -8,13 +8,15 @@ from ordinal_entropy.centers import group, row_hash
 
 @pytest.mark.parametrize("t", [1, 2, 5])
 @pytest.mark.parametrize("eager", [True, False])
-def test_unique_targets_are_those_of_torch_unique(t, eager):
+@pytest.mark.parametrize("weighed", [True, False])
+def test_unique_targets_are_those_of_torch_unique(t, eager, weighed):
     generator = torch.Generator().manual_seed(t)
     targets = torch.randint(3, (40, t), generator=generator).float()
     features = torch.randn(40, 6, generator=generator, dtype=torch.float64)
-    found = group(features[None], targets[None], torch.ones(1, 40), grouping="unique", eager=eager, unit=False)
+    amount = torch.ones(1, 40) if weighed else None
+    found = group(features[None], targets[None], amount, grouping="unique", eager=eager, unit=False)
     values, index = torch.unique(targets, dim=0, return_inverse=True)
-    present = found.amount[0] > 0
+    present = torch.ones(len(values), dtype=torch.bool) if found.amount is None else found.amount[0] > 0
     assert present.sum() == len(values)
     assert eager == (len(present) == len(values))
     assert {tuple(v.tolist()) for v in found.values[0][present]} == {tuple(v.tolist()) for v in values}

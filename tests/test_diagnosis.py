@@ -240,7 +240,7 @@ def test_groups_of_many_targets_are_of_equal_size():
 
 
 def blocks_of(z, y):
-    return feature_files.rows(z, "features"), feature_files.rows(y, "targets")
+    return feature_files.stream(z, "features"), feature_files.stream(y, "targets")
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 10_000])
@@ -286,10 +286,10 @@ def test_a_sum_that_overflows_is_no_bad_row():
 
 def test_equal_targets():
     y = torch.tensor([1.0, math.nan, 3.0])
-    assert draws.equal(feature_files.rows(y, ""), feature_files.rows(y[:, None].double(), ""))
-    assert not draws.equal(feature_files.rows(y, ""), feature_files.rows(torch.tensor([1.0, 2.0, 3.0]), ""))
-    assert not draws.equal(feature_files.rows(y, ""), feature_files.rows(y[:2], ""))
-    assert not draws.equal(feature_files.rows(y, ""), feature_files.rows(torch.ones(3, 2), ""))
+    assert draws.equal(feature_files.stream(y, ""), feature_files.stream(y[:, None].double(), ""))
+    assert not draws.equal(feature_files.stream(y, ""), feature_files.stream(torch.tensor([1.0, 2.0, 3.0]), ""))
+    assert not draws.equal(feature_files.stream(y, ""), feature_files.stream(y[:2], ""))
+    assert not draws.equal(feature_files.stream(y, ""), feature_files.stream(torch.ones(3, 2), ""))
 
 
 def test_sampling_is_stated():

@@ -69,11 +69,11 @@ def test_arrays_and_tensors_of_any_kind():
         torch.tensor(FEATURES, requires_grad=True),
         torch.tensor(FEATURES).bfloat16(),
     ):
-        read = whole(feature_files.rows(values, "features"), 2)
+        read = whole(feature_files.stream(values, "features"), 2)
         assert not read.requires_grad
         assert read.double().tolist() == torch.as_tensor(np.array(values.tolist())).tolist()
-    rows = feature_files.rows(FEATURES, "features")
-    assert feature_files.rows(rows, "features") is rows
+    rows = feature_files.stream(FEATURES, "features")
+    assert feature_files.stream(rows, "features") is rows
 
 
 class Trap:
@@ -100,7 +100,7 @@ def test_objects_are_never_unpickled(tmp_path):
     with pytest.raises(ValueError, match=r"expected .*p.npy in NumPy's format"):
         feature_files.read(tmp_path / "p.npy", tmp_path / "y.npy")
     with pytest.raises(ValueError, match="got Python objects"):
-        feature_files.rows(objects, "features")
+        feature_files.stream(objects, "features")
     assert not trap.exists()
 
 
@@ -178,7 +178,7 @@ def test_damage_in_the_midst_is_found_while_reading(tmp_path):
 @pytest.mark.parametrize("values", [[[1.0]], "features", None])
 def test_neither_array_nor_tensor(values):
     with pytest.raises(TypeError, match=r"expected features as a torch.Tensor or a NumPy array"):
-        feature_files.rows(values, "features")
+        feature_files.stream(values, "features")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

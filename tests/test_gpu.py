@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from called import functions_of
 from ordinal_entropy import OrdinalEntropy, kernels
 from ordinal_entropy.functional import ordinal_entropy
 
@@ -211,7 +212,7 @@ def test_fused_on_collapsed_features(places, spread, precision, bound):
 @pytest.mark.parametrize("copies", [2, 20, 60])
 def test_fused_with_few_close_pairs(m, d, copies, bits, monkeypatch):
     """Neighbours of one row at 1e-2 to 1e-6, in all tiles."""
-    from ordinal_entropy.kernels import triton as fused
+    from ordinal_entropy.kernels import fused
 
     if not bits:
         monkeypatch.setattr(fused, "BITS", 0)
@@ -248,22 +249,22 @@ def test_fused_memory():
 
 
 def test_fused_operator_is_registered_as_torch_wants_it():
-    from ordinal_entropy.kernels import triton
+    from ordinal_entropy.kernels import fused
 
     points, values, amount = problem(2, 40, 8)
     options = (1.0, "l2", True, "max", 1.0, False, True)
-    torch.library.opcheck(triton.operator, (points.requires_grad_(), values, amount, *options))
+    torch.library.opcheck(fused.operator, (points.requires_grad_(), values, amount, *options))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_fused_takes_half_precision(dtype):
-    from ordinal_entropy.kernels import triton
+    from ordinal_entropy.kernels import fused
 
     points, values, amount = problem(1, 300, 40)
     options = (values, amount, 1.0, "l2", True, "max", 1.0)
-    half = triton.means_and_gradient(points.to(dtype), *options, False, True)
-    coarse = triton.means_and_gradient(points.to(dtype).float(), *options, True, True)
-    fine = triton.means_and_gradient(points.to(dtype).float(), *options, False, True)
+    half = fused.means_and_gradient(points.to(dtype), *options, False, True)
+    coarse = fused.means_and_gradient(points.to(dtype).float(), *options, True, True)
+    fine = fused.means_and_gradient(points.to(dtype).float(), *options, False, True)
     for a, b, c in zip(half, coarse, fine, strict=True):
         assert torch.equal(a, b)
         assert (a - c).norm() < 1e-3 * c.norm()
@@ -294,6 +295,16 @@ def test_second_derivatives():
     torch.testing.assert_close(second(grouping="none"), expected[0], rtol=1e-3, atol=1e-7)
     with pytest.raises(RuntimeError, match=r"needs ordinal_entropy.kernels.use\('reference'\)"):
         second()
+
+
+@pytest.mark.parametrize("rows", [100, 1000])
+def test_a_call_passes_through_few_functions(rows):
+    features = torch.randn(rows, 100, device="cuda", requires_grad=True)
+    targets, reg = torch.arange(rows, device="cuda").float() // 2, OrdinalEntropy()
+    for _ in range(2):  # what is known of a shape is kept, and what was compiled
+        reg(features, targets)
+    seen = functions_of(lambda: reg(features, targets))
+    assert len(seen) <= 15, sorted(seen)
 
 
 @pytest.mark.parametrize("per", ["batch", "image"])

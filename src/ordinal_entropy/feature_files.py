@@ -17,15 +17,15 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowStream:
     """An array whose rows come in blocks: ``blocks(k)`` yields tensors of ``k`` rows, the last of what is left."""
 
     shape: tuple[int, ...]
     blocks: Callable[[int], Iterator[Tensor]]
 
 
-def rows(values: Tensor | np.ndarray | Rows, name: str) -> Rows:
-    """An array or tensor as :class:`Rows`; those are returned as they are.
+def stream(values: Tensor | np.ndarray | RowStream, name: str) -> RowStream:
+    """An array or tensor as :class:`RowStream`; those are returned as they are.
 
     Args:
         values: numbers, any shape, any device.
@@ -36,10 +36,10 @@ def rows(values: Tensor | np.ndarray | Rows, name: str) -> Rows:
         ValueError: what it holds are not real numbers.
 
     Example:
-        >>> [block.tolist() for block in rows(np.arange(3), "targets").blocks(2)]
+        >>> [block.tolist() for block in stream(np.arange(3), "targets").blocks(2)]
         [[0.0, 1.0], [2.0]]
     """
-    if isinstance(values, Rows):
+    if isinstance(values, RowStream):
         return values
     if not isinstance(values, (Tensor, np.ndarray)):
         raise TypeError(f"expected {name} as a torch.Tensor or a NumPy array, got {type(values).__name__}")
@@ -53,10 +53,10 @@ def rows(values: Tensor | np.ndarray | Rows, name: str) -> Rows:
             block = values[start : start + count]
             yield block.detach().cpu() if isinstance(block, Tensor) else _tensor(block)
 
-    return Rows(tuple(values.shape), blocks)
+    return RowStream(tuple(values.shape), blocks)
 
 
-def read(path: str | os.PathLike[str], targets: str | os.PathLike[str] | None = None) -> tuple[Rows, Rows]:
+def read(path: str | os.PathLike[str], targets: str | os.PathLike[str] | None = None) -> tuple[RowStream, RowStream]:
     """Features and targets of a file, looked at but not loaded.
 
     Args:
@@ -85,7 +85,7 @@ def read(path: str | os.PathLike[str], targets: str | os.PathLike[str] | None = 
             raise ValueError(f"expected the targets of {file} in a second .npy file (--targets), got none")
         if Path(targets).suffix != ".npy":
             raise ValueError(f"expected the targets of {file} in an .npy file, got {targets}")
-        return _rows_of(arrays.npy(file)), _rows_of(arrays.npy(targets))
+        return _stream_of(arrays.npy(file)), _stream_of(arrays.npy(targets))
     if file.suffix not in _ENDINGS:
         raise ValueError(f"expected a file that ends in {', '.join(_ENDINGS)}, got {file}")
     if targets is not None:
@@ -113,21 +113,21 @@ def _check_names(file: Path, found: list[str]) -> None:
         raise ValueError(f"expected 'features' and 'targets' in {file}, got no {' and no '.join(missing)}: {there}")
 
 
-def _npz(file: Path) -> tuple[Rows, Rows]:
+def _npz(file: Path) -> tuple[RowStream, RowStream]:
     _check_names(file, arrays.names(file))
-    features, targets = (_rows_of(arrays.npz(file, name)) for name in ("features", "targets"))
+    features, targets = (_stream_of(arrays.npz(file, name)) for name in ("features", "targets"))
     return features, targets
 
 
-def _rows_of(stored: arrays.Stored) -> Rows:
+def _stream_of(stored: arrays.Stored) -> RowStream:
     _check_numbers(stored.dtype, stored.name)
-    return Rows(stored.shape, lambda count: map(_tensor, stored.blocks(count)))
+    return RowStream(stored.shape, lambda count: map(_tensor, stored.blocks(count)))
 
 
-def _safetensors(file: Path) -> tuple[Rows, Rows]:
+def _safetensors(file: Path) -> tuple[RowStream, RowStream]:
     from safetensors import SafetensorError, safe_open
 
-    def stored(name: str) -> Rows:
+    def stored(name: str) -> RowStream:
         with safe_open(file, framework="pt") as content:
             shape = tuple(content.get_slice(name).get_shape())
 
@@ -138,7 +138,7 @@ def _safetensors(file: Path) -> tuple[Rows, Rows]:
                     block = content.get_slice(name)[start : start + count].clone()
                 yield block if block.dtype in _FLOATS else block.double()
 
-        return Rows(shape, blocks)
+        return RowStream(shape, blocks)
 
     files.size(file)  # of what is not there, safetensors says less
     try:

@@ -229,6 +229,24 @@ def in_place_of_a_folder(path: str | os.PathLike[str]) -> str:
     return "a file" if wrong is None else "no such folder" if wrong == "missing" else wrong
 
 
+def is_file_instead(root: Path, ending: str, *, of: str, remedy: str) -> bool:
+    """Whether a dataset was given by its one file in place of its folder; what is neither is an error.
+
+    Args:
+        root: what was given.
+        ending: of the file, as in ".csv".
+        of: what the dataset is of.
+        remedy: a sentence behind the error that there is nothing.
+    """
+    if root.is_dir():
+        return False
+    if root.suffix.lower() == ending and os.path.lexists(root):
+        return True
+    if root.is_file():
+        raise ValueError(f"expected a dataset folder or its {ending}, got the file {root}")
+    raise FileNotFoundError(f"expected a dataset of {of} in {root}, got {in_place_of_a_folder(root)}. {remedy}")
+
+
 def require_empty(folder: Path) -> None:
     """A ValueError where something is in the way of files that are to be written into a folder of their own.
 

@@ -1,5 +1,6 @@
 """The regularizer as pure functions: diversity, tightness, and their weighted difference."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -7,14 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ordinal_entropy import distributed, kernels
+from ordinal_entropy import distributed
 from ordinal_entropy.centers import Groups, group
-from ordinal_entropy.kernels.unit import to_one
+from ordinal_entropy.kernels.choice import groups_fused
+from ordinal_entropy.kernels.pairs import pair_mean
+from ordinal_entropy.kernels.unit import to_one, unit_rows
 from ordinal_entropy.kernels.weights import POWERS
 from ordinal_entropy.layouts import Rows, drawn, lowered, rows
 from ordinal_entropy.memory import Memory
-from ordinal_entropy.options import OfAll, OfDiversity, OfTightness, Options, checked, spelled
-from ordinal_entropy.tightness import mean_distance
+from ordinal_entropy.options import DEFAULTS, OfAll, OfDiversity, OfTightness, Options, checked, spelled
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,7 +59,7 @@ def ordinal_entropy(
         >>> ordinal_entropy(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))  # tightness 0.4714, diversity 1.2247
         tensor(-0.7533)
     """
-    own = checked(Options(**options))
+    own = checked(Options(**options)) if options else DEFAULTS
     return loss(features, targets, mask, sample_weight, own, diversity_weight, tightness_weight, memory)
 
 
@@ -84,7 +86,8 @@ def diversity(
         tensor(4.2426)
     """
     _require_known("diversity", options, _DIVERSITY)
-    return loss(features, targets, mask, sample_weight, checked(Options(**options)), -1.0, 0.0)
+    own = checked(Options(**options)) if options else DEFAULTS
+    return loss(features, targets, mask, sample_weight, own, -1.0, 0.0)
 
 
 @spelled(_TIGHTNESS)
@@ -108,7 +111,8 @@ def tightness(
         tensor(0.4714)
     """
     _require_known("tightness", options, _TIGHTNESS)
-    return loss(features, targets, mask, sample_weight, checked(Options(**options)), 0.0, 1.0)
+    own = checked(Options(**options)) if options else DEFAULTS
+    return loss(features, targets, mask, sample_weight, own, 0.0, 1.0)
 
 
 def loss(
@@ -121,50 +125,99 @@ def loss(
     tightness_weight: float | Tensor,
     memory: Memory | None = None,
 ) -> Tensor:
-    """:func:`ordinal_entropy` of options that were checked."""
+    """:func:`ordinal_entropy` of options that were checked: rows, centers, pairs of these, distances from them."""
     # a strength that is a tensor may have a gradient: then it is a factor of the result
     push = 1.0 if isinstance(diversity_weight, Tensor) else float(diversity_weight)
     pull = 1.0 if isinstance(tightness_weight, Tensor) else float(tightness_weight)
     prepare = partial(
         rows, features, targets, mask, sample_weight, stride=options.stride, per=options.per, check=options.check
     )
-    if options.gather:
-        along = "rows" if options.per == "batch" else "groups"
-        terms = distributed.TERMS[2 * (push != 0) + (pull != 0)]
-        device = getattr(features, "device", None)
-        data, generator = distributed.join(prepare, options.generator, along=along, terms=terms, device=device)
-        options = options._replace(generator=generator)
+    if options.gather or memory is not None:
+        terms, device = distributed.TERMS[2 * (push != 0) + (pull != 0)], getattr(features, "device", None)
+        data, options = _with_others(prepare, options, memory, terms, device)
     else:
         data = prepare()
-    if memory is not None:
-        data = memory.joined(data)
     x = data.features
     if x.numel() == 0 or not (push or pull):
         return x[:, :0].sum()  # no numbers: a zero that is part of the graph
     if options.grouping != "none" and not (sample_weight is None and memory is None):
         data = lowered(data)
-    unchanged = data.amount is None and features.dim() == 2 and features.dtype is x.dtype
-    points = features if unchanged and not options.gather else None  # a view less for the gradient to go through
-    coarse = features.dtype in (torch.float16, torch.bfloat16)
+    cosine = options.distance == "cosine"
+    on_sphere, unit = options.normalize or cosine, options.normalize and options.centers == "normalize-first"
+    coarse = features.dtype in (torch.float16, torch.bfloat16)  # half precision will do for products of these
+    unchanged = data.amount is None and features.dim() == 2 and features.dtype is x.dtype and not options.gather
     kind, most = x.device.type, options.max_samples
     with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-        unit = None
-        if not options.normalize and options.distance != "cosine":  # brought near 1 before anything is squared
-            unit = to_one(x.detach().abs().amax())
-            data, points = data._replace(features=x * unit), None
+        scale = None
+        if not on_sphere:  # brought near 1 before anything is squared
+            scale = to_one(x.detach().abs().amax())
+            data = data._replace(features=x * scale)
+        parts, all_seen = [(data, push, pull)], options.num_pairs is None
         if push and most is not None and most < x.shape[1]:
-            spread, _ = _terms(drawn(data, most, options.generator), options, push, 0.0, points=None, coarse=coarse)
-            tight = _terms(data, options, 0.0, pull, points=None, coarse=coarse)[1] if pull else None
-            all_seen = False
-        else:
-            spread, tight = _terms(data, options, push, pull, points=points, coarse=coarse)
-            all_seen = options.num_pairs is None
-        if spread is not None:  # the diversity, times -push
+            parts, all_seen = [(drawn(data, most, options.generator), push, 0.0)], False
+            parts += [(data, 0.0, pull)] if pull else []
+
+        spread: Tensor | None = None  # the diversity, times -push
+        tight: Tensor | None = None  # the tightness, times pull
+        for part, push_now, pull_now in parts:
+            z, y, amount, eager = part
+            if options.grouping == "none":  # a view less for the gradient to go through
+                groups = Groups(z, features if unchanged and z is x else z, y, amount, None, False)
+            elif not eager and groups_fused(z, y):
+                groups, found, tight = _fused(part, options, push_now, pull_now, unit=unit, coarse=coarse)
+                spread = found if spread is None else spread
+            else:
+                groups = group(z, y, amount, grouping=options.grouping, unit=unit, eager=eager)
+            if push_now and spread is None:
+                spread = pair_mean(
+                    groups.centers,
+                    groups.values,
+                    groups.amount,
+                    weighting=options.weighting,
+                    distance=options.distance,
+                    rescale=options.rescale,
+                    project=cosine or (options.normalize and not groups.unit),
+                    num_pairs=options.num_pairs,
+                    generator=options.generator,
+                    eager=eager,
+                    times=-push_now,
+                    coarse=coarse,
+                    weighed=options.grouping == "none",
+                )
+            if pull_now and tight is None and groups.slot is not None:
+                z = unit_rows(groups.features) if on_sphere and not groups.unit else groups.features
+                centers = unit_rows(groups.centers) if cosine or (on_sphere and not groups.unit) else groups.centers
+                if len(centers) == 1:
+                    own = centers.index_select(1, groups.slot[0])  # (g, n, d)
+                else:
+                    own = centers.gather(1, groups.slot[..., None].expand_as(z))
+                squares = (z - own).square().sum(-1)  # (g, n)
+                rounding: float | Tensor = (8 * torch.finfo(z.dtype).eps) ** 2
+                rounding = rounding if on_sphere else rounding * z.detach().square().sum(-1)
+                same = squares.detach() <= rounding  # False for NaN
+                if cosine:  # 1 - cos between unit rows; a half more for each zero row
+                    zero, center_zero = (0.5 * (each.detach().square().sum(-1) < 0.5) for each in (z, own))
+                    distances = (squares / 2 + zero + center_zero).masked_fill(same, 0)
+                else:
+                    distances = squares.masked_fill(same, 1).sqrt().masked_fill(same, 0)
+                distances = distances if options.tightness_power == 1 else distances.square()
+                if amount is None and options.tightness_over == "all":
+                    tight = distances.mean()
+                else:
+                    counted = z.new_ones(z.shape[:2]) if amount is None else amount
+                    there = (counted > 0).any(1)
+                    counted = counted.masked_fill(same, 0) if options.tightness_over == "shared" else counted
+                    counts = counted.sum(1, keepdim=True)
+                    means = (counted / torch.where(counts > 0, counts, 1) * distances).sum(1)  # (g,)
+                    tight = means.reshape(()) if len(means) == 1 else means.sum() / there.sum().clamp_min(1)
+                tight = tight if pull_now == 1 else pull_now * tight
+
+        if spread is not None:
             spread = diversity_weight * spread if isinstance(diversity_weight, Tensor) else spread
-            spread = spread if unit is None else spread / unit
+            spread = spread if scale is None else spread / scale
             spread = spread if all_seen else torch.where(x.detach().isfinite().all(), spread, torch.nan)
-        if tight is not None:  # the tightness, times pull
-            tight = tight if unit is None else tight / unit**options.tightness_power
+        if tight is not None:
+            tight = tight if scale is None else tight / scale**options.tightness_power
             tight = tightness_weight * tight if isinstance(tightness_weight, Tensor) else tight
         if spread is None:
             alone = torch.where(x.detach().isfinite().all(), x[:, :0].sum(), torch.nan)  # each row is its own center
@@ -172,57 +225,23 @@ def loss(
         return spread if tight is None else tight + spread
 
 
-def _terms(
-    data: Rows, options: Options, push: float, pull: float, *, points: Tensor | None, coarse: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """``-push * diversity`` and ``pull * tightness``; None for one of strength 0, or that is 0 whatever the features.
-
-    Args:
-        data: the rows; those that are not projected not far from 1.
-        options: of the regularizer.
-        push: strength of the diversity.
-        pull: strength of the tightness.
-        points: the features of the rows as they came, ``(n, d)``, where nothing had to be changed.
-        coarse: half precision will do for products of the features, which were computed in it.
-    """
-    x, y, amount, eager = data
-    cosine = options.distance == "cosine"
-    unit = options.normalize and options.centers == "normalize-first"  # before rows are averaged
-    spread, tight = None, None
-    if options.grouping == "none":
-        groups = Groups(x, x if points is None else points, y, amount, None, False)
+def _with_others(
+    prepare: Callable[[], Rows], options: Options, memory: Memory | None, terms: str, device: torch.device | None
+) -> tuple[Rows, Options]:
+    """These rows with those of all ranks and of earlier batches, and options with a generator that all ranks share."""
+    if options.gather:
+        along = "rows" if options.per == "batch" else "groups"
+        data, generator = distributed.join(prepare, options.generator, along=along, terms=terms, device=device)
+        options = options._replace(generator=generator)
     else:
-        amount = x.new_ones(x.shape[:2]) if amount is None else amount
-        if not eager and kernels.groups_fused(x, y):
-            groups, spread, tight = _fused(data._replace(amount=amount), options, push, pull, unit=unit, coarse=coarse)
-        else:
-            groups = group(x, y, amount, grouping=options.grouping, unit=unit, eager=eager)
-    if push and spread is None:
-        spread = kernels.pair_mean(
-            groups.centers,
-            groups.values,
-            groups.amount,
-            weighting=options.weighting,
-            distance=options.distance,
-            rescale=options.rescale,
-            project=cosine or (options.normalize and not groups.unit),
-            num_pairs=options.num_pairs,
-            generator=options.generator,
-            eager=eager,
-            times=-push,
-            coarse=coarse,
-            weighed=options.grouping == "none",
-        )
-    if pull and tight is None and amount is not None and groups.slot is not None:
-        tight = mean_distance(groups, amount, groups.slot, options)
-        tight = tight if pull == 1 else pull * tight
-    return spread, tight
+        data = prepare()
+    return (data if memory is None else memory.joined(data)), options
 
 
 def _fused(
     data: Rows, options: Options, push: float, pull: float, *, unit: bool, coarse: bool
 ) -> tuple[Groups, Tensor | None, Tensor | None]:
-    """Centers, and the terms that the kernels of a GPU take together with them; arguments as in :func:`_terms`."""
+    """Centers, and the terms that the kernels of a GPU take together with them, each times its strength."""
     from ordinal_entropy.kernels import grouped
 
     cosine = options.distance == "cosine"
@@ -230,13 +249,12 @@ def _fused(
     pairs, distances = None, None
     if push and not callable(options.weighting) and options.num_pairs is None:
         power = POWERS[options.weighting]
-        pairs = kernels.Pairs(power, options.distance, project, options.rescale, -push, coarse)
+        pairs = grouped.Pairs(power, options.distance, project, options.rescale, -push, coarse)
     if pull:
         shared = options.tightness_over == "shared"
-        distances = kernels.Pull(cosine or options.normalize, project, cosine, shared, options.tightness_power, pull)
+        distances = grouped.Pull(cosine or options.normalize, project, cosine, shared, options.tightness_power, pull)
     width = 0.0 if isinstance(options.grouping, str) else float(options.grouping)
     x, y, amount, _ = data
-    assert amount is not None
     found = grouped.terms(x, y, amount, width=width, unit=unit, pairs=pairs, pull=distances)
     slot, _, values, there, _ = found.where
     return Groups(x, found.centers, values, there, slot, unit), found.diversity, found.tightness

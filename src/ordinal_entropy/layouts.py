@@ -1,15 +1,17 @@
 """Rows out of any layout: what features, targets and mask look like before any maths."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy import kernels
+from ordinal_entropy.kernels.choice import maps_fused
 from ordinal_entropy.kernels.sampled import uniform
 from ordinal_entropy.kernels.unit import to_one
 
+_WIDE = (torch.float32, torch.float64)
 _SHAPES = {
     2: "(n, d) features take (n,) or (n, t)",
     3: "(b, n, d) features take (b, n) or (b, n, t)",
@@ -71,16 +73,26 @@ def rows(
     if sample_weight is not None and not (isinstance(sample_weight, Tensor) and not sample_weight.is_complex()):
         raise TypeError(f"expected sample_weight to be a tensor of numbers, got {type(sample_weight).__name__}")
 
-    if (  # rows on a GPU of which nothing has to be looked at or changed: a quick way for these
-        features.is_cuda
-        and not (check or mask is not None or sample_weight is not None)
-        and features.dtype is targets.dtype is torch.float32
-        and features.dim() == targets.dim() == 2
+    # a transform of torch.func forbids looking at values, just as a trace does
+    eager = check or (
+        features.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+    if (  # rows of which nothing has to be changed: a quick way for these
+        mask is None
+        and sample_weight is None
+        and not check
+        and features.dtype in _WIDE
+        and targets.dtype in _WIDE
+        and features.dim() == 2
+        and targets.dim() in (1, 2)
         and len(features) == len(targets)
         and features.device == targets.device
     ):
-        targets = targets.detach() if targets.requires_grad else targets
-        return Rows(features.unsqueeze(0), targets.unsqueeze(0), None, False)
+        column = targets.detach() if targets.dim() == 2 else targets.detach().unsqueeze(1)
+        if not eager or math.isfinite(column.sum()):  # else it takes a closer look
+            return Rows(features.unsqueeze(0), column.unsqueeze(0), None, eager)
 
     if not targets.is_floating_point():  # whole numbers stay exact beyond 2**24 where the device can
         targets = targets.to(torch.float32 if targets.device.type == "mps" else torch.float64)
@@ -123,46 +135,36 @@ def rows(
     inside = parts.get("mask")
     if inside is not None:
         inside = inside[..., 0] if inside.shape[-1] == 1 else inside.all(-1)
-    # a transform of torch.func forbids looking at values, just as a trace does
-    eager = check or (
-        features.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
-    amount: Tensor | None
+    amount: Tensor | None = None  # every row counts once
+    present = inside
     if "sample_weight" in parts:
         amount = parts["sample_weight"][..., 0].detach()
         amount = amount if inside is None else torch.where(inside, amount, 0)
+        present = amount != 0
     elif inside is not None:
         amount = inside.to(dtype)
-    else:
-        amount = features.new_ones(lead, dtype=dtype) if eager else None
-    plain = parts.keys() == {"targets"}  # every row counts once
-    present = inside
-    if amount is not None and ("sample_weight" in parts or plain):
-        present = amount != 0
-    if eager and present is not None:
-        wrong = int((present & ~targets.isfinite().all(-1)).sum())
+    if eager:
+        strange = ~targets.isfinite().all(-1)
+        wrong = int((strange if present is None else strange & present).sum())
         if wrong:
             raise ValueError(f"expected finite targets inside the mask, got {wrong} rows with NaN or infinite values")
         if amount is not None and "sample_weight" in parts and not bool(((amount >= 0) & amount.isfinite()).all()):
             raise ValueError(f"expected finite sample_weight of at least 0, got {float(amount.min())} as the smallest")
-    kept = None if plain else present  # what lies outside the mask, NaN too, leaves no trace
     divided = layout == 4 and stride > 1 and h % grid[0] == 0 and w % grid[1] == 0
     if divided and not torch.compiler.is_compiling():  # a compiler joins the steps by itself
-        features = _Picked.apply(features, None if kept is None else amount, h // grid[0], w // grid[1], dtype)
+        features = _Picked.apply(features, amount, h // grid[0], w // grid[1], dtype)
     else:
         if layout == 4:
             features = _nearest(features, grid).permute(0, 2, 3, 1)
             features = features.to(dtype, memory_format=torch.contiguous_format)
         elif features.dtype != dtype:  # half precision
             features = features.to(dtype)
-        features = features if kept is None else torch.where(kept[..., None], features, 0)
+        features = features if present is None else torch.where(present[..., None], features, 0)
     if check:
         wrong = int((~features.isfinite().all(-1)).sum())
         if wrong:
             raise ValueError(f"expected finite features inside the mask, got {wrong} rows with NaN or infinite values")
-    targets = targets if kept is None else torch.where(kept[..., None], targets, 0)
+    targets = targets if present is None else torch.where(present[..., None], targets, 0)
     g, n = (lead[0], lead[1:].numel()) if layout != 2 and per == "image" else (1, lead.numel())
     return Rows(
         features.reshape(g, n, features.shape[-1]),
@@ -224,7 +226,7 @@ class _Picked(torch.autograd.Function):
     @staticmethod
     def forward(maps: Tensor, amount: Tensor | None, down: int, across: int, dtype: torch.dtype) -> Tensor:
         """Always new memory; ``amount (b, h', w')`` is 0 where nothing is picked."""
-        if maps.stride(1) == 1 and kernels.maps_fused(maps):
+        if maps.stride(1) == 1 and maps_fused(maps):
             from ordinal_entropy.kernels.maps import picked as fused
 
             return fused(maps, amount, down, across, dtype)
@@ -245,7 +247,7 @@ class _Picked(torch.autograd.Function):
         """Zeros with the gradient in between, laid out in memory as the maps are."""
         b, c, h, w = ctx.shape
         (amount,) = ctx.saved_tensors
-        if ctx.last and not torch.is_grad_enabled() and kernels.maps_fused(by_picked):
+        if ctx.last and not torch.is_grad_enabled() and maps_fused(by_picked):
             from ordinal_entropy.kernels.maps import spread as fused
 
             return fused(by_picked, amount, h, w, ctx.dtype), None, None, None, None

@@ -139,6 +139,9 @@ class OrdinalEntropy(nn.Module):
                 of mixed precision. Fixed strengths do not look at it.
             sample_weight: one a row; counts like repetition.
         """
+        if self.balance is None and self.memory is None:
+            weights = self.diversity_weight, self.tightness_weight
+            return functional.loss(features, targets, mask, sample_weight, self.options, *weights)
         if self.balance is None:
             return self.fixed(features, targets, mask, sample_weight)
         data = features, targets, mask, sample_weight

@@ -123,6 +123,9 @@ def checked(options: Options) -> Options:
     return options
 
 
+DEFAULTS = checked(Options())
+
+
 def spelled(names: Collection[str]) -> Callable[[Call], Call]:
     """Shows these options with their defaults in the signature of a function, where it has ``**options``."""
 

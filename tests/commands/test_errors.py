@@ -124,7 +124,7 @@ from ordinal_entropy.commands.errors import OwnFolder
             "a dataset of faces in nowhere, got no such folder. AgeDB-DIR: agedb.csv",
         ),
         (["data", "check", "age", "foreign"], "no images that are named as in UTKFace. AgeDB-DIR: agedb.csv from"),
-        (["data", "check", "age", "file"], "expected a dataset folder or its csv, got the file file"),
+        (["data", "check", "age", "file"], "expected a dataset folder or its .csv, got the file file"),
         (["data", "make", "linear", "there"], "the name of a task with a dataset, got 'linear'; there are age"),
         (["data", "make", "age", "foreign"], "expected an empty folder, or none yet, got foreign, which is not empty"),
         (["data", "make", "age", "file"], "expected an empty folder, or none yet, got file, which is a file"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ordinal_entropy.comparison import StopEarly, compare, outcomes, paired_anytime, settled
+from ordinal_entropy.comparison import StopEarly, compare, decisions, paired_anytime, settled
 from ordinal_entropy.comparison.anytime import critical
 from paired_scores import summed
 
@@ -21,7 +21,7 @@ def most(studies):
 
 
 def wrong(summaries):
-    return sum(any(word in ("helps", "hurts") for word in outcomes(each).values()) for each in summaries)
+    return sum(any(word in ("helps", "hurts") for word in decisions(each).values()) for each in summaries)
 
 
 def noise(studies, methods, seeds, seed):

@@ -11,7 +11,7 @@ from ordinal_entropy.comparison import (
     Failure,
     StopEarly,
     adjusted,
-    outcomes,
+    decisions,
     paired,
     paired_anytime,
     renewed,
@@ -145,25 +145,25 @@ def shifted(shift, n=8):
 )
 def test_the_verdict_of_one_that_may_stop_early(shift, smallest, expected):
     found = summed({"baseline": LEVELS, "oe": shifted(shift)}, stop_early=StopEarly(9, smallest))
-    assert outcomes(found) == {"oe": expected} == {"oe": found["paired"]["oe"]["verdict"]}
+    assert decisions(found) == {"oe": expected} == {"oe": found["paired"]["oe"]["verdict"]}
     assert settled(found) == (expected != "open")
     turned = summed(
         {"baseline": LEVELS, "oe": shifted(shift)}, stop_early=StopEarly(9, smallest), lower_is_better=False
     )
     other = {"helps": "hurts", "hurts": "helps"}
-    assert outcomes(turned) == {"oe": other.get(expected, expected)}
+    assert decisions(turned) == {"oe": other.get(expected, expected)}
 
 
 def test_several_methods_are_settled_one_by_one_and_each_takes_more():
     found = summed({"baseline": LEVELS, "oe": shifted(-1), "ld": shifted(0.001)}, stop_early=StopEarly(9))
-    assert outcomes(found) == {"oe": "helps", "ld": "open"} and not settled(found)
+    assert decisions(found) == {"oe": "helps", "ld": "open"} and not settled(found)
     alone = paired_anytime(shifted(0.001), LEVELS)
     width = max(-alone.ci_low, alone.ci_high) * 1.0001  # the interval of one lies within, that of two does not
-    assert outcomes(summed({"baseline": LEVELS, "ld": shifted(0.001)}, stop_early=StopEarly(9, width))) == {
+    assert decisions(summed({"baseline": LEVELS, "ld": shifted(0.001)}, stop_early=StopEarly(9, width))) == {
         "ld": "negligible"
     }
     columns = {"baseline": LEVELS, "oe": shifted(-1), "ld": shifted(0.001)}
-    assert outcomes(summed(columns, stop_early=StopEarly(9, width))) == {"oe": "helps", "ld": "open"}
+    assert decisions(summed(columns, stop_early=StopEarly(9, width))) == {"oe": "helps", "ld": "open"}
 
 
 def test_a_summary_of_an_older_version_has_outcomes_too():
@@ -171,7 +171,7 @@ def test_a_summary_of_an_older_version_has_outcomes_too():
     for key in ("sign_p_value", "seeds_needed", "verdict"):
         del found["paired"]["oe"][key]
     del found["failures"]
-    assert outcomes(found) == {"oe": "helps"}
+    assert decisions(found) == {"oe": "helps"}
 
 
 def test_failures_are_named():
@@ -199,7 +199,7 @@ def test_methods_held_to_different_ones_are_adjusted_for_the_number_of_their_own
     p = paired(values, baseline).p_value
     assert adjusted(joined) == {"b": 2 * p, "c": 2 * p, "b deep": p}
     assert {name: pair["holm_p_value"] for name, pair in joined["paired"].items()} == adjusted(joined)
-    assert outcomes(joined) == {name: pair["verdict"] for name, pair in joined["paired"].items()}
+    assert decisions(joined) == {name: pair["verdict"] for name, pair in joined["paired"].items()}
     again = renewed(joined)
     assert again == joined
 

@@ -204,10 +204,10 @@ def test_the_headline_of_one_method_is_its_sentence():
             "p = 0.004)."
         )
     )
-    assert found.findings[0].outcome == "better"
-    assert told({"oe": pair(-0.5, -0.78, -0.22, 0.004)}, lower_is_better=False).findings[0].outcome == "worse"
+    assert found.findings[0].decision == "better"
+    assert told({"oe": pair(-0.5, -0.78, -0.22, 0.004)}, lower_is_better=False).findings[0].decision == "worse"
     open_one = told({"oe": pair(-0.06, -0.41, 0.29, 0.68)})
-    assert open_one.findings[0].outcome == "not significant"
+    assert open_one.findings[0].decision == "not significant"
     assert open_one.headline == (
         "oe against baseline: not significant: MAE 8.50 against 9.00, difference -0.06 (-0.7%; 95% CI -0.41 to +0.29; "
         "n = 6; p = 0.680)."
@@ -248,5 +248,5 @@ def test_differences_that_do_not_matter_are_counted_apart():
 
     assert in_rounds(ld=0.0, oe=-0.1).headline == "Of 2 methods, 2 within ±0.50 of baseline (MAE, n = 8)."
     found = in_rounds(ld=0.0, oe=-1.0)
-    assert [own.outcome for own in found.findings] == ["negligible", "better"]
+    assert [own.decision for own in found.findings] == ["negligible", "better"]
     assert found.headline == "Of 2 methods, 1 better than baseline, 1 within ±0.50 of baseline (MAE, n = 8)."

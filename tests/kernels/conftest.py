@@ -19,8 +19,7 @@ def interpreter():
     triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
     from triton.runtime.interpreter import InterpretedFunction
 
-    from ordinal_entropy.kernels import few, grouped, maps
-    from ordinal_entropy.kernels import triton as fused
+    from ordinal_entropy.kernels import few, fused, grouped, maps
 
     def forget():
         for module in (few, fused, grouped, maps):

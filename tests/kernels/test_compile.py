@@ -8,8 +8,7 @@ triton = pytest.importorskip("triton", minversion="3.6", reason="compiles for ot
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from ordinal_entropy.kernels import grouped, maps  # noqa: E402
-from ordinal_entropy.kernels import triton as fused  # noqa: E402
+from ordinal_entropy.kernels import close, directions, fused, grouped, maps, products  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +22,8 @@ TYPES |= dict.fromkeys(("double", "starts"), "*fp64")
 TYPES |= dict.fromkeys(("order", "bits"), "*i32") | dict.fromkeys(("slot",), "*i64")
 TYPES |= dict.fromkeys(("scale", "times"), "fp32") | dict.fromkeys(("plane", "image_step"), "i64") | {"maps": "*bf16"}
 FLOATS = "single pulls gradient means sums points values amount targets keys share there rows centers inverse out"
-FLOATS += " used inverse_center pulled distance counts spread close over by_spread by_close smallest largest by_picked"
+FLOATS += " used zeros inverse_center pulled distance counts spread close over by_spread by_close smallest largest"
+FLOATS += " by_picked"
 TYPES |= dict.fromkeys(FLOATS.split(), "*fp32")
 ANY = {"num_stages", "doubles", "singles", "m", "d", "n", "group0", "across", "repeats", "blocks"}  # of any size
 ANY |= {"g", "count", "h", "w", "high", "wide", "image_step", "row_step", "column_step"}
@@ -64,9 +64,11 @@ def test_products_fit(capability, tile, parts, device):
     shape = {"PARTS": parts, "T": 1, "TILE": tile, "DEPTH": depth, "COSINE": False}
     for slab in {64, tile}:
         constants = shape | {"WIDTH": slab}
-        assert shared_memory(fused._pull, capability, constants, integers=integers, **options) <= ROOM[capability]
+        assert (
+            shared_memory(products.add_pulls, capability, constants, integers=integers, **options) <= ROOM[capability]
+        )
     constants = shape | {"POWER": 1.0, "GRADIENT": True}
-    assert shared_memory(fused._pairs, capability, constants, integers=integers, **options) <= ROOM[capability]
+    assert shared_memory(products.take_pairs, capability, constants, integers=integers, **options) <= ROOM[capability]
 
 
 @pytest.mark.parametrize("capability", [80, 86, 90, 120])
@@ -74,33 +76,36 @@ def test_the_rest_fits(capability):
     sizes = {"T": 2, "ROWS": 8, "COLS": 512}
     rows = {"integers": ("rows",)}
     calls = [
-        (fused._measure, sizes | {"PROJECT": True}, rows),
+        (directions.measure, sizes | {"PROJECT": True}, rows),
         (
-            fused._summarise,
+            directions.summarise,
             {"gap": None, "span": None, "POWER": 1.0, "RESCALE": True, "T": 2, "COLS": 64, "PARTS": 64},
             rows,
         ),
-        (fused._split, sizes | {"PARTS": 2}, rows),
-        (fused._measure, sizes | {"PROJECT": True, "amount": None}, rows),
-        (fused._split, sizes | {"PARTS": 2, "amount": None}, rows),
+        (directions.split, sizes | {"PARTS": 2}, rows),
+        (directions.measure, sizes | {"PROJECT": True, "amount": None}, rows),
+        (directions.split, sizes | {"PARTS": 2, "amount": None}, rows),
         (
-            fused._prepare,
+            directions.prepare,
             sizes | {"gap": None, "span": None, "PROJECT": True, "POWER": 1.0, "RESCALE": True, "HALVES": 2},
             rows,
         ),
         (
-            fused._again,
+            close.take_close_pairs,
             {"POWER": 1.0, "GRADIENT": True, "T": 2, "TILE": 128, "ROWS": 32, "DEPTH": 16, "COLS": 128},
             rows | {"num_warps": 8},
         ),
         (
-            fused._again,
+            close.take_close_pairs,
             {"bits": None, "POWER": 1.0, "GRADIENT": True, "T": 2, "TILE": 128, "ROWS": 32, "DEPTH": 16, "COLS": 128},
             rows | {"num_warps": 8},
         ),
-        (fused._finish, sizes | {"PROJECT": True, "CLOSE": True, "GRADIENT": True, "TILE": 128, "BLOCK": 32}, rows),
+        (directions.finish, sizes | {"PROJECT": True, "CLOSE": True, "GRADIENT": True, "TILE": 128, "BLOCK": 32}, rows),
         (fused._extremes, {"T": 2, "TILE": 64}, {}),
-        (grouped._match, {"T": 2, "BLOCK": 32, "SOME": 128}, {}),
+        (grouped._match, {"T": 2, "COPIES": 2, "BLOCK": 32, "SOME": 128, "COLS": 128}, {}),
+        (grouped._match, {"T": 1, "COPIES": 1, "BLOCK": 32, "SOME": 128, "COLS": 16, "amount": None}, {}),
+        (grouped._match, {"T": 1, "COPIES": 0, "BLOCK": 32, "SOME": 128, "COLS": 1, "zeros": None}, {}),
+        (grouped._place, {"T": 1, "BINS": False, "BLOCK": 128, "amount": None}, {"num_warps": 4}),
         (grouped._place, {"T": 2, "BINS": True, "BLOCK": 4096}, {"num_warps": 8}),
         (grouped._place, {"T": 1, "BINS": True, "BLOCK": 8192}, {"num_warps": 16}),
         (grouped._average, {"FIRST": True, "UNIT": True, "ROWS": 4, "COLS": 512}, {}),
@@ -115,6 +120,10 @@ def test_the_rest_fits(capability):
         (grouped._tight, shape | {"UNIT_CENTERS": True, "SHARED": True, "pulled": None}, {}),
         (grouped._back, shape | {"FIRST": True, "UNIT": True}, {}),
         (grouped._back, shape | {"FIRST": True, "UNIT": True, "by_spread": None}, {}),
+    ]
+    calls += [
+        (grouped._tight, shape | {"UNIT_CENTERS": False, "SHARED": False, "amount": None}, {}),
+        (grouped._back, shape | {"FIRST": True, "UNIT": True, "amount": None}, {}),
     ]
     of_pull = ("by_close", "over", "counts", "pulled", "centers", "amount", "inverse_center", "distance")
     calls.append((grouped._back, shape | {"FIRST": False, "UNIT": False} | dict.fromkeys(of_pull), {}))

@@ -1,15 +1,17 @@
 """Grouping and tightness of the GPU without one, through Triton's interpreter: against the plain operations."""
 
 import math
+import sys
 
 import pytest
 import torch
 
-from ordinal_entropy import functional, kernels
+from ordinal_entropy import OrdinalEntropy, functional, kernels
 from ordinal_entropy.functional import ordinal_entropy
 
 pytest.importorskip("triton", reason="the interpreter is Triton's")
 
+from called import functions_of
 from ordinal_entropy.kernels import grouped
 
 pytestmark = [
@@ -58,12 +60,39 @@ def test_the_same_as_plain_operations(t, grouping, normalize, distance, centers,
     assert (of_found - gradient).norm() / gradient.norm() < 2e-6
 
 
+@pytest.mark.parametrize("options", [{}, {"centers": "average-first", "tightness_over": "shared"}], ids=str)
+@pytest.mark.parametrize("rows_of_a_target", [1, 3])
+def test_rows_that_all_count_are_those_of_a_full_mask(rows_of_a_target, options):
+    """Without amounts: nothing is multiplied, and nothing is read of them."""
+    features, _, mask = batch()
+    targets = (torch.randperm(70, generator=torch.Generator().manual_seed(0)) // rows_of_a_target)[:, None].float()
+    with kernels.use("fused"):
+        expected, of_expected = value_and_gradient(features, targets, torch.ones_like(mask), **options)
+        found, of_found = value_and_gradient(features, targets, **options)
+    assert found == expected
+    torch.testing.assert_close(of_found, of_expected)
+
+
+def test_a_call_passes_through_few_functions():
+    features, targets, _ = batch()
+    features.requires_grad_()
+    reg = OrdinalEntropy()
+    with kernels.use("fused"):
+        reg(features, targets)  # once before: what is known of a shape is kept
+        seen = functions_of(lambda: reg(features, targets))
+    own = {name for name in sys.modules if name.startswith("ordinal_entropy.kernels.")}
+    interpreted = {name for module in own for name, x in vars(sys.modules[module]).items() if hasattr(x, "rewrite")}
+    seen = {(file, name) for file, name in seen if name not in interpreted}
+    assert {"terms", "places", "means_and_gradient"} <= {name for _, name in seen}
+    assert len(seen) <= 15, sorted(seen)
+
+
 @pytest.mark.parametrize("t", [1, 2])
 def test_slots_in_the_order_of_the_targets(t):
     features, targets, mask = batch(t=t)
     amount = mask.float()[None]
     with kernels.use("fused"):
-        assert kernels.groups_fused(features[None], targets[None])
+        assert kernels.choice.groups_fused(features[None], targets[None])
     found = grouped.places(targets[None], amount, 0.0)
     present = targets[mask]
     distinct = present.unique(dim=0)  # sorted

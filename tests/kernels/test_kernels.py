@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ordinal_entropy import kernels
 from ordinal_entropy.functional import diversity
-from ordinal_entropy.kernels import blocked, reference, sampled
+from ordinal_entropy.kernels import blocked, sampled
+from ordinal_entropy.kernels import pairs as reference
 from ordinal_entropy.kernels.unit import unit_rows
 from ordinal_entropy.kernels.weights import extremes, smallest_gap
 

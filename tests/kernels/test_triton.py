@@ -16,8 +16,7 @@ from ordinal_entropy.kernels.weights import extremes as extremes_by_blocks
 
 triton = pytest.importorskip("triton", reason="the interpreter is Triton's")
 
-from ordinal_entropy.kernels import few  # noqa: E402
-from ordinal_entropy.kernels import triton as fused  # noqa: E402
+from ordinal_entropy.kernels import few, fused  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("interpreter"),
@@ -197,7 +196,7 @@ def test_any_small_shape(g, m, d, t, seed):
 @BOTH
 @pytest.mark.parametrize("m", [20, 80])
 def test_as_many_numbers_a_target_as_there_may_be(m):
-    assert max(errors(problem(1, m, 5, kernels._MOST_TARGETS), rescale="authors")) < 2e-6
+    assert max(errors(problem(1, m, 5, kernels.choice._MOST_TARGETS), rescale="authors")) < 2e-6
 
 
 @pytest.mark.parametrize("t", [1, 3])
@@ -635,5 +634,5 @@ def test_describe_says_whether_fused_can_run(monkeypatch, high):
     assert "3 products" in kernels.describe()["fused"]
     monkeypatch.delenv("TRITON_INTERPRET")
     assert kernels.describe()["fused"] == "not here: it needs a CUDA device, got cpu"
-    monkeypatch.setattr(kernels, "_HAS_TRITON", False)
+    monkeypatch.setattr(kernels.choice, "_HAS_TRITON", False)
     assert kernels.describe()["fused"] == "not here: it needs Triton, which is not installed"

@@ -16,7 +16,7 @@ from ordinal_entropy.recipes import (
     leaves,
     lookup,
     override,
-    pairs,
+    parse_settings,
     restored,
 )
 
@@ -153,7 +153,7 @@ def test_a_mistake_is_a_sentence(setting, sentence):
 
 
 def test_dashes_in_keys_are_underscores():
-    assert pairs(["training.learning-rate=1-2", "method.hl-gauss.sigma=1"]) == [
+    assert parse_settings(["training.learning-rate=1-2", "method.hl-gauss.sigma=1"]) == [
         ("training.learning_rate", "1-2", ""),
         ("method.hl-gauss.sigma", "1", ""),
     ]

@@ -145,7 +145,7 @@ def test_methods_and_views_are_chosen(look, tmp_path):
     seen = [figure.is_displayed() for figure in browser.find_elements(By.CSS_SELECTOR, ".panels figure")]
     assert seen == [True, False, True]
     browser.find_element(By.CSS_SELECTOR, "[data-choose=none]").click()
-    wait(lambda: len(browser.find_elements(By.CSS_SELECTOR, ".drawing .empty")) == 3)
+    wait(lambda: len(browser.find_elements(By.CSS_SELECTOR, ".drawing .empty")) == 4)
     browser.find_element(By.CSS_SELECTOR, "[data-choose=all]").click()
     wait(lambda: shown_rows(browser, 1) == 3 and not browser.find_elements(By.CSS_SELECTOR, ".drawing .empty"))
     assert all(box.is_selected() for box in boxes)

@@ -115,3 +115,12 @@ def test_epochs_that_no_two_methods_share_and_broken_files_are_told(kept, tmp_pa
 def test_runs_without_features_have_no_cloud(tmp_path):
     make_run(tmp_path / "run", "oe", 0)
     assert clouds.cloud({run.method: run for run in read(tmp_path).runs}, tmp_path / "cache") is None
+
+
+def test_distances_are_those_of_the_rows_that_are_drawn_and_have_a_target(kept, tmp_path, quick_layout):
+    runs = kept(grid=(6, 8), part="image", epochs=(1, 4))
+    found = clouds.cloud(runs, tmp_path / "cache").distances
+    assert [series.methods[0] for series in found.panels[0].series] == ["baseline", "oe"]
+    assert [row.name for row in found.table.rows] == ["baseline", "oe"]
+    ranks = [float(row.cells[0]) for row in found.table.rows]
+    assert all(0.5 < rank < 1 for rank in ranks)  # an arc of the targets, with noise

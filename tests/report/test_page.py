@@ -55,7 +55,8 @@ def test_the_verdict_comes_first_then_tables_figures_recipe_and_environment(tmp_
     said = found.said
     order = ["Of 2 methods, 2 better than baseline (MAE, n = 4).", "oe is better than baseline: MAE", "Test MAE",
              "Against baseline", "Methods in the figures", "Differences from baseline", "Scores during training",
-             "Features", "How to run it again", "reproduce table4-age --preset small", "Recipe",
+             "Distances of features against targets", "Features", "How to run it again",
+             "reproduce table4-age --preset small", "Recipe",
              "Environment"]  # fmt: skip
     places = [said.index(text) for text in order]
     assert places == sorted(places)
@@ -66,8 +67,8 @@ def test_every_chart_has_a_table_and_every_control_is_a_real_one(tmp_path, quick
     found, _ = page(make_study(tmp_path / "age"))
     plots = [own for tag, own in found.elements if own.get("class") == "drawing"]
     data = json.loads(found.scripts[0])["sections"][0]
-    assert len(plots) == len(data["charts"]) == 3 and all("aria-label" in own for own in plots)
-    assert found.said.count("The numbers of this figure") == 4
+    assert len(plots) == len(data["charts"]) == 4 and all("aria-label" in own for own in plots)
+    assert found.said.count("The numbers of this figure") == 5
     boxes = [own for tag, own in found.elements if own.get("type") == "checkbox"]
     assert len(boxes) == len(data["methods"]) == 3
     sliders = [own for tag, own in found.elements if own.get("type") == "range"]

@@ -122,7 +122,7 @@ def test_a_study_that_is_not_over_shows_its_finished_runs(tmp_path):
     make_run(tmp_path / "training" / "oe-seed1", "oe", 1, over=False)
     found = read(tmp_path)
     assert [run.name for run in found.runs] == ["training/oe-seed0"]
-    assert "not over" in reasons(found)[tmp_path.name]
+    assert "unfinished study" in reasons(found)[tmp_path.name]
 
 
 def test_runs_of_one_recipe_over_the_same_seeds_are_compared(tmp_path):

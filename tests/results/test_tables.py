@@ -109,5 +109,5 @@ def test_costs_stand_beside_the_papers():
 
 
 def test_values_of_a_recipe_are_words():
-    found = cells(tables.pairs("Recipe", {"a": True, "b": None, "c": [1, 2.5], "d": 1e-3, "e": "", "f": []}))
+    found = cells(tables.key_values("Recipe", {"a": True, "b": None, "c": [1, 2.5], "d": 1e-3, "e": "", "f": []}))
     assert [each[0] for each in found.values()] == ["yes", "none", "1, 2.5", "0.001", "none", "none"]

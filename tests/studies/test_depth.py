@@ -8,9 +8,9 @@ import pytest
 
 from command_line import call
 from ordinal_entropy import studies
-from ordinal_entropy.figures.differences import differences
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.results import tables
+from ordinal_entropy.results.summary_figures import paired_differences
 from ordinal_entropy.studies import paper
 from ordinal_entropy.tasks.depth import generated
 from ordinal_entropy.tasks.depth import recipe as depth
@@ -70,7 +70,7 @@ def test_table2_has_both_models_each_with_its_recipe_and_baseline(plans, tmp_pat
     assert summary["paired"]["oe newcrfs"]["difference"] == pytest.approx(-0.005)
     assert set(summary["paired"]) == set(rows) - {"baseline", "baseline newcrfs"}
     assert summary["held_to"]["ld newcrfs"] == "baseline newcrfs" and summary["held_to"]["ld"] == "baseline"
-    assert differences(summary)["oe newcrfs"].seeds == pytest.approx([-0.005, -0.005])
+    assert paired_differences(summary)["oe newcrfs"].seeds == pytest.approx([-0.005, -0.005])
     published = {*rows, *paper.TABLE2_CITED} - {"ld newcrfs"}  # for which the paper has no number
     assert set(summary["paper"]) == set(summary["paper_details"]) == published
     assert summary["paper_details"]["oe newcrfs"]["rms"] == 0.321
@@ -157,3 +157,25 @@ def test_a_study_from_end_to_end_and_again(tmp_path):
     assert len({value for own in summary["methods"].values() for value in own["values"]}) == 8
     assert summary["details"]["oe newcrfs"]["last"]["rms"] == summary["methods"]["oe newcrfs"]["at"]["last"]
     assert "Read back from" in call(*command).stdout
+
+
+def test_a_command_resolves_the_settings_of_a_study_once(monkeypatch, tmp_path):
+    from ordinal_entropy.commands import reproducing
+
+    asked, real = [], studies.resolve
+    monkeypatch.setattr(studies, "resolve", lambda *args: asked.append(args[0]) or real(*args))
+    monkeypatch.setattr(studies, "carry_out", lambda resolved, *args: asked.append(resolved.variants[3].name) or {})
+    monkeypatch.setattr(studies, "check", lambda resolved: asked.append(list(resolved.recipes)))
+    monkeypatch.setattr(reproducing, "show_study", lambda *args, **options: None)
+    monkeypatch.setattr(reproducing.reporting, "draw_page", lambda place: None)
+    call("reproduce", "table2-depth", "--out", tmp_path / "out", "--device", "cpu")
+    assert asked == ["table2-depth", ["", "newcrfs"], "baseline newcrfs"]
+
+
+def test_variants_with_a_label_have_their_own_preset(tmp_path):
+    resolved = studies.resolve("table2-depth", ["epochs=7"], "small")
+    small, newcrfs = (depth.PRESETS[name] for name in ("small", "small-newcrfs"))
+    assert resolved.recipes == {
+        "": changed(small, {"epochs": 7, "strength": 1.0}),
+        "newcrfs": changed(newcrfs, {"epochs": 7, "strength": 1.0}),
+    }

@@ -47,12 +47,12 @@ def summed(folder, in_rounds, rule):
 
     def summary_of(seeds, new):
         found = grid.summary_of(
-            "age", variants, tasks.recipe("age"), seeds, out=folder, device="cpu", new=new, stop_early=rule
+            "age", variants, {"": tasks.recipe("age")}, seeds, out=folder, device="cpu", new=new, stop_early=rule
         )
         told.append(found["seconds"])
         return found
 
-    return rounds.settled(summary_of, in_rounds, lambda sentence: None), told
+    return rounds.train_in_rounds(summary_of, in_rounds, lambda sentence: None), told
 
 
 @pytest.fixture(autouse=True)

@@ -259,7 +259,9 @@ def test_a_variant_is_named_by_what_it_changes():
 
 def test_variants_of_one_name_are_refused(tmp_path):
     with pytest.raises(ValueError, match="expected two or more different methods, got ld"):
-        summary_of("linear", [Variant("ld"), Variant("ld")], operators.Operators(), [0, 1], out=tmp_path, device="cpu")
+        summary_of(
+            "linear", [Variant("ld"), Variant("ld")], {"": operators.Operators()}, [0, 1], out=tmp_path, device="cpu"
+        )
 
 
 def test_seeds_count_from_zero():
@@ -267,9 +269,9 @@ def test_seeds_count_from_zero():
 
 
 def test_options_of_one_part_of_a_method():
-    _, recipe = studies.settled("table1-linear", ["method.ld.strength=5"])
+    recipe = studies.resolve("table1-linear", ["method.ld.strength=5"]).recipe
     assert recipe.method.options == ("ld.strength=5",)
     with pytest.raises(ValueError, match="expected an option of ld like 'strength', got 'strenght'"):
-        studies.settled("table1-linear", ["method.ld.strenght=5"])
+        studies.resolve("table1-linear", ["method.ld.strenght=5"])
     with pytest.raises(ValueError, match=r"parts of baseline, .*, got method\.hl-gauss\.sigma"):
-        studies.settled("table1-linear", ["method.hl-gauss.sigma=1"])
+        studies.resolve("table1-linear", ["method.hl-gauss.sigma=1"])

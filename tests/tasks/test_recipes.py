@@ -118,10 +118,9 @@ def test_a_mistake_is_a_sentence(task, setting, sentence):
 
 
 def test_the_keys_of_a_study_come_before_those_of_its_recipe():
-    keys, recipe = studies.settled(
-        "fig4b-linear", ["method=oe", "method.samples=20", "training.steps=7", "task=linear"]
-    )
-    assert keys.method == "oe" and recipe.method.samples == 20 and recipe.training.steps == 7
+    study = studies.resolve("fig4b-linear", ["method=oe", "method.samples=20", "training.steps=7", "task=linear"])
+    recipe = study.recipe
+    assert study.keys.method == "oe" and recipe.method.samples == 20 and recipe.training.steps == 7
     for setting, sentence in (
         ("method.strength=3", "fig4b-linear sets strength itself; the keys it takes: seeds, method, strengths, data, "),
         ("strenghts=3", "expected a key like 'strengths' or 'strength', got 'strenghts'; there are seeds, method, str"),
@@ -129,5 +128,5 @@ def test_the_keys_of_a_study_come_before_those_of_its_recipe():
         ("task=age", "expected settings of the task linear, got those of age"),
     ):
         with pytest.raises(ValueError) as error:
-            studies.settled("fig4b-linear", [setting])
+            studies.resolve("fig4b-linear", [setting])
         assert sentence in str(error.value)

@@ -54,9 +54,7 @@ def compare(
     Writes summary.json to --out.
     """
     with errors.one_sentence() as own_folder:
-        preset = tasks.preset_of(task, preset)
-        given = options.given_settings(config, settings)
-        recipe = tasks.recipe(task, preset, given)
+        preset, given, recipe = options.recipe_of(task, preset, config, settings)
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return
@@ -91,7 +89,7 @@ def compare(
         if summary.get("failures"):
             failed = len(summary["failures"])
             screen.say(f"{_runs(failed)} failed; the same command tries again, and leaves the others be.")
-            if all(outcome == "unknown" for outcome in comparison.outcomes(summary).values()):
+            if all(decision == "unknown" for decision in comparison.decisions(summary).values()):
                 raise typer.Exit(1)
 
 

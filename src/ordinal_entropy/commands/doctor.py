@@ -21,7 +21,7 @@ def doctor() -> None:
         ("Optional parts", parts),
     ):
         console.print(Text(title, style="bold"))
-        terminal.show_pairs(console, {key: value or "none" for key, value in content.items()})
+        terminal.show_key_values(console, {key: value or "none" for key, value in content.items()})
     extras = environment.missing_extras()
     if extras:
         command = f"pip install 'ordinal-entropy[{','.join(extras)}]'"

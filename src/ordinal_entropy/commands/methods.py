@@ -50,7 +50,7 @@ def show_methods(
                 console.print(f"  {methods.what_is_needed(need)}", soft_wrap=True)
             values = methods.option_defaults(part).items()
             shown = {f"method.{part}.{option}": "none" if value is None else value for option, value in values}
-            terminal.show_pairs(console, shown)
+            terminal.show_key_values(console, shown)
 
 
 def _by_kind() -> list[str]:

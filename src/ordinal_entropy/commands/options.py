@@ -1,7 +1,7 @@
 """Options that several commands take, and what is made of them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -35,6 +35,14 @@ Keys = Annotated[bool, typer.Option("--keys", help="Show the keys that --set tak
 def given_settings(config: Path | None, settings: list[str] | None) -> list[str | Setting]:
     """The settings of a file, then those of the command line, which win."""
     return [*([] if config is None else read_config(config)), *(settings or [])]
+
+
+def recipe_of(
+    task: str, preset: str, config: Path | None, settings: list[str] | None
+) -> tuple[str, list[str | Setting], Any]:
+    """The name of the preset, the settings over it, and the recipe that these make."""
+    own, given = tasks.preset_of(task, preset), given_settings(config, settings)
+    return own, given, tasks.recipe(task, own, given)
 
 
 def device_named(name: str) -> str:

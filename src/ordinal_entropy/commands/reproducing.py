@@ -8,7 +8,7 @@ import typer
 
 from ordinal_entropy import studies
 from ordinal_entropy.commands import errors, options, reporting, screen
-from ordinal_entropy.recipes import described, flat, full_name, leaves
+from ordinal_entropy.recipes import full_name, leaves
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.training.plans import default_folder, length
 
@@ -45,26 +45,27 @@ def reproduce(
         if study is None:
             raise ValueError(f"expected the name of a study, got none; there are {', '.join(studies.names())}")
         given = options.given_settings(config, settings)
-        own, recipe = studies.settled(study, given, preset)
+        resolved = studies.resolve(study, given, preset)
+        own, recipe = resolved.keys, resolved.recipe
         if keys:
-            fixed = [full_name(leaves(recipe), key) for key in studies.get(study).fixed(own)]
+            fixed = [full_name(leaves(recipe), key) for key in resolved.study.fixed(own)]
             screen.show_keys(f"{study}, preset {preset}: its own keys, then those of its recipe", [own, recipe], fixed)
             return
-        what = {**flat(described(recipe)), **described(own)}
-        unchanged = (own, recipe) == studies.settled(study)
-        place = out or (Path("runs") / study if unchanged else default_folder(study, what))
+        what = {key: value for key, value in resolved.purpose.items() if key != "study"}
+        as_published = (not given and preset == "paper") or resolved.purpose == studies.resolve(study).purpose
+        place = out or (Path("runs") / study if as_published else default_folder(study, what))
         where = options.device_named(device)
         done = (place / "summary.json").exists()
         if not done:
-            studies.check(study, own, recipe)
+            studies.check(resolved)
         own_folder.take(place, recipe)
-        measured = studies.get(study).measured is not None
+        measured = resolved.study.measured is not None
         screen.say(f"{study}, preset {preset}: {studies.describe(study)}")
         if not done:
-            count = len(studies.get(study).variants(own)) * (own.rounds if measured else own.seeds)
+            count = len(resolved.variants) * (own.rounds if measured else own.seeds)
             screen.say(f"{count} {'measurements' if measured else f'runs of {length(recipe)}'} on {where}, in {place}")
         with screen.progress_bar(*(("measurements", "measuring") if measured else ())) as progress:
-            summary = studies.run(study, place, given, where, progress, preset, jobs)
+            summary = studies.carry_out(resolved, place, where, progress, jobs)
         with studies.reading_summary(place) if done else nullcontext():
             show_study(study, summary, place, read_back=done)
         if preset == "quick" and not measured:

@@ -35,9 +35,7 @@ def train(
     Writes a run folder: recipe.json, metrics.jsonl as it goes, checkpoints, and result.json at the end.
     """
     with errors.one_sentence() as own_folder:
-        preset = tasks.preset_of(task, preset)
-        given = options.given_settings(config, settings)
-        recipe = tasks.recipe(task, preset, given)
+        preset, _, recipe = options.recipe_of(task, preset, config, settings)
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return

@@ -2,7 +2,8 @@
 
 from ordinal_entropy.comparison.anytime import paired_anytime
 from ordinal_entropy.comparison.comparing import Comparison, compare
-from ordinal_entropy.comparison.pairs import (
+from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
+from ordinal_entropy.comparison.statistics import (
     Paired,
     Spread,
     holm,
@@ -12,13 +13,12 @@ from ordinal_entropy.comparison.pairs import (
     skewness,
     spread,
 )
-from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
 from ordinal_entropy.comparison.summaries import (
     POINTS,
     Failure,
     StopEarly,
     adjusted,
-    outcomes,
+    decisions,
     parts,
     renewed,
     scored_once,
@@ -36,9 +36,9 @@ __all__ = [
     "StopEarly",
     "adjusted",
     "compare",
+    "decisions",
     "holm",
     "looks_skewed",
-    "outcomes",
     "paired",
     "paired_anytime",
     "parts",

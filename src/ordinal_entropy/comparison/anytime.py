@@ -26,7 +26,7 @@ it decides for differences of which size the test is best.
 import math
 from collections.abc import Sequence
 
-from ordinal_entropy.comparison.pairs import LEVEL, Paired, differences
+from ordinal_entropy.comparison.statistics import LEVEL, Paired, differences
 
 # The mixture's standard deviation, in those of the differences: sqrt(g). With 2 a difference of one standard deviation
 # takes 14 seeds in the mean, of two 6, of three 5; four are the least. More would cost small differences more seeds

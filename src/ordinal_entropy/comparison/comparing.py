@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy.comparison import text
-from ordinal_entropy.comparison.pairs import number, special_functions
+from ordinal_entropy.comparison.statistics import number, special_functions
 from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, settled, summary
 from ordinal_entropy.comparison.verdicts import FEW, verdict
 from ordinal_entropy.environment import environment as present_environment
@@ -36,7 +36,7 @@ class Comparison:
         return path
 
     def __str__(self) -> str:
-        pairs, called = self.summary["paired"], {each.method: each.outcome for each in verdict(self.summary).findings}
+        pairs, called = self.summary["paired"], {each.method: each.decision for each in verdict(self.summary).findings}
         signs = any(pair["n"] < FEW and number(pair.get("sign_p_value")) >= 0 for pair in pairs.values())
         several, p_values = len(pairs) > 1, adjusted(self.summary)
         tests = [*(["p after Holm", "raw p"] if several else ["p"]), *(["sign test"] if signs else [])]
@@ -82,8 +82,8 @@ def compare(
     Args:
         train: called with a method's name and a seed; returns the score, or the scores ``{"last": ...,
             "best_validation": ..., "best_test": ...}`` of which that at the best validation point is compared. NaN
-            for a run that diverged. A run that raises an exception is noted and left out, the others go on; where the
-            first run of every method does, that is a RuntimeError.
+            for a run that diverged. A run that raises an exception is noted and left out, and the others
+            continue; where the first run of every method does, that is a RuntimeError.
         methods: names, which ``train`` understands. The others are compared with "baseline", or with the first where
             that is not among them.
         seeds: how many (0, 1, ...), or which.

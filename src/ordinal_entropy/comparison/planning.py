@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from ordinal_entropy.comparison import anytime
-from ordinal_entropy.comparison.pairs import LEVEL, special_functions
+from ordinal_entropy.comparison.statistics import LEVEL, special_functions
 
 POWER = 0.8
 _TAIL = 0.1  # on either side of the range
@@ -94,7 +94,7 @@ def _center(n: int, seen: float, share: float) -> float:
 
 
 def _enough(effect: float, level: float, stop_early: bool) -> Callable[[int], bool]:
-    """Whether so many seeds show an effect of so many standard deviations, on the side where it is."""
+    """Whether ``n`` seeds detect an effect, given in standard deviations, on the side where it is."""
     special = special_functions()
 
     def enough(n: int) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ordinal_entropy.comparison.anytime import critical, paired_anytime
-from ordinal_entropy.comparison.pairs import (
+from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
+from ordinal_entropy.comparison.statistics import (
     LEVEL,
     Paired,
     Spread,
@@ -21,7 +22,6 @@ from ordinal_entropy.comparison.pairs import (
     skewness,
     spread,
 )
-from ordinal_entropy.comparison.planning import seeds_needed, seeds_needed_range
 
 POINTS = ("last", "best_validation", "best_test")  # of a run, at which it is scored
 LEAST_SEEDS = next(n for n in range(2, 100) if math.isfinite(critical(n, LEVEL)))  # that can be stopped early at
@@ -29,7 +29,7 @@ LEAST_SEEDS = next(n for n in range(2, 100) if math.isfinite(critical(n, LEVEL))
 _GIVEN = ("task", "metric", "lower_is_better", "methods", "paired")  # that a summary of any version has
 _COMPUTED = ("methods", "paired", "spread")
 
-Outcome = Literal["helps", "hurts", "negligible", "open", "unknown"]
+Decision = Literal["helps", "hurts", "negligible", "open", "unknown"]
 
 
 class StopEarly(NamedTuple):
@@ -100,7 +100,7 @@ def summary(
         p-values of the sign test and of the spread. "p_value" is that of a single comparison, "holm_p_value" adjusted
         for the number of methods. "skewed" is :func:`looks_skewed`. "seeds_needed" is an estimate,
         :func:`seeds_needed` for the difference seen, at a level divided by the number of methods;
-        "seeds_needed_range" is its :func:`seeds_needed_range`. "verdict" is one of :func:`outcomes`.
+        "seeds_needed_range" is its :func:`seeds_needed_range`. "verdict" is one of :func:`decisions`.
     """
     if baseline not in scores:
         raise ValueError(f"expected scores of the baseline {baseline!r}, got those of {', '.join(scores) or 'none'}")
@@ -146,14 +146,14 @@ def summary(
     }
     if stop_early is not None:
         found["stop_early"] = {**stop_early._asdict(), "stopped": n < stop_early.at_most}
-    verdicts = outcomes(found)
+    verdicts = decisions(found)
     for name, p_value in adjusted(found).items():
         pairs[name] |= {"holm_p_value": p_value, "verdict": verdicts[name]}
     return found
 
 
 def renewed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A summary of any version with its statistics computed anew from its scores, in today's form.
+    """A summary of any version with its statistics recomputed from its scores, in today's form.
 
     Args:
         content: of a ``summary.json``.
@@ -241,7 +241,7 @@ def adjusted(summary: Mapping[str, Any]) -> dict[str, float]:
 def scored_once(summary: Mapping[str, Any]) -> bool:
     """Whether every run has one score, not one each at the last, the best validation and the best test point.
 
-    That is so of costs, and of a training loop of one's own that returns a number. The command and the studies, whose
+    That is so of costs, and of a user's training loop that returns a number. The command and the studies, whose
     summaries have "variants", score every run at the three points, even where these coincide.
 
     Example:
@@ -255,7 +255,7 @@ def scored_once(summary: Mapping[str, Any]) -> bool:
     return all(scores[1:] == scores[:-1] for scores in points)
 
 
-def outcomes(summary: Mapping[str, Any]) -> dict[str, Outcome]:
+def decisions(summary: Mapping[str, Any]) -> dict[str, Decision]:
     """Does it help? One word a method.
 
     Args:
@@ -270,12 +270,12 @@ def outcomes(summary: Mapping[str, Any]) -> dict[str, Outcome]:
     Example:
         >>> methods = {"baseline": {"values": [3.0, 3.2, 2.9]}, "oe": {"values": [2.0, 2.3, 2.0]}}
         >>> pair = {"difference": -0.93, "p_value": 0.001}
-        >>> outcomes({"lower_is_better": True, "methods": methods, "paired": {"oe": pair}})
+        >>> decisions({"lower_is_better": True, "methods": methods, "paired": {"oe": pair}})
         {'oe': 'helps'}
     """
     smallest = (summary.get("stop_early") or {}).get("smallest")
     p_values = adjusted(summary)
-    found: dict[str, Outcome] = {}
+    found: dict[str, Decision] = {}
     for name, pair in summary["paired"].items():
         if math.isnan(p_values[name]):
             found[name] = "unknown"
@@ -290,7 +290,7 @@ def outcomes(summary: Mapping[str, Any]) -> dict[str, Outcome]:
 
 def settled(summary: Mapping[str, Any]) -> bool:
     """Whether no verdict is open any more: the seeds that are left would not be needed."""
-    return all(outcome not in ("open", "unknown") for outcome in outcomes(summary).values())
+    return all(decision not in ("open", "unknown") for decision in decisions(summary).values())
 
 
 def _within(summary: Mapping[str, Any], name: str, smallest: float) -> bool:

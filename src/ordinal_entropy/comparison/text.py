@@ -49,7 +49,7 @@ def decimals(values: Sequence[float | None], scale: float = 1.0) -> int:
 
 
 def published(value: float | None, scale: float, decimals: int) -> str:
-    """A number of a paper, with so many decimals.
+    """A number of a paper with that number of decimals.
 
     Example:
         >>> published(0.502, 1.0, 3), published(3e-3, 1e-3, 2), published(None, 1.0, 1)

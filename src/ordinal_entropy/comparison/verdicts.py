@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 
-from ordinal_entropy.comparison.pairs import LEVEL, both_finite, finite, mean_of
-from ordinal_entropy.comparison.pairs import number as stored
-from ordinal_entropy.comparison.summaries import Outcome, adjusted, outcomes, parts
+from ordinal_entropy.comparison.statistics import LEVEL, both_finite, finite, mean_of
+from ordinal_entropy.comparison.statistics import number as stored
+from ordinal_entropy.comparison.summaries import Decision, adjusted, decisions, parts
 from ordinal_entropy.comparison.text import count, interval, metric_name, number, p_equals, share, times
 
 FEW = 10  # seeds, below which nothing tells whether differences are normal
@@ -15,7 +15,7 @@ _SKEWED = "the 95% CI may cover less than 95%, and p may be too small"
 _WORTH = 200  # seeds that one may still be asked for
 _SHOWN = 5  # failures
 _LONGEST = 300  # letters of what one says
-_CALLED: dict[Outcome, Literal["better", "worse", "negligible", "not significant", "unknown"]] = {
+_CALLED: dict[Decision, Literal["better", "worse", "negligible", "not significant", "unknown"]] = {
     "helps": "better",
     "hurts": "worse",
     "negligible": "negligible",
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     """Of one method against its baseline."""
 
     method: str
-    outcome: Literal["better", "worse", "negligible", "not significant", "unknown"]
+    decision: Literal["better", "worse", "negligible", "not significant", "unknown"]
     sentence: str  # with the interval, the number of seeds and p
     remarks: list[str]  # further sentences: seeds that are left out, how many more it takes, skewed differences
 
@@ -69,7 +69,7 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
         p = 0.020; sign test p = 0.250, the smallest possible with n = 3).
     """
     findings = []
-    called, p_values = outcomes(summary), adjusted(summary)
+    called, p_values = decisions(summary), adjusted(summary)
     for part in parts(summary):
         base = next(name for name in part["methods"] if name not in part["paired"])
         findings += [_finding(part, name, base, called[name], p_values[name], scale) for name in part["paired"]]
@@ -98,7 +98,7 @@ def skew_warning(summary: Mapping[str, Any]) -> str | None:
 
 
 def _finding(
-    summary: Mapping[str, Any], name: str, base: str, outcome: Outcome, adjusted: float, scale: float
+    summary: Mapping[str, Any], name: str, base: str, decision: Decision, adjusted: float, scale: float
 ) -> Finding:
     pair, tests = summary["paired"][name], len(summary["paired"])
     values, others = ([stored(value) for value in summary["methods"][each]["values"]] for each in (name, base))
@@ -107,26 +107,26 @@ def _finding(
         if failed and failed == len(own):
             return Finding(name, "unknown", f"{name}: not compared with {base}: every run of {who} failed.", [])
     remarks = _left_out({name: values, base: others})
-    if outcome == "unknown":
+    if decision == "unknown":
         few = count(int(pair["n"]), f"paired {unit(summary)}")
         return Finding(name, "unknown", f"{name}: not compared with {base}: {few}, and it takes at least 2.", remarks)
     sentence = (
-        f"{_opening(summary, name, base, outcome, scale)}: {_sizes(summary, name, values, others, scale)}"
+        f"{_opening(summary, name, base, decision, scale)}: {_sizes(summary, name, values, others, scale)}"
         f"{_chances(pair, adjusted, tests, unit(summary))})."
     )
-    remarks += [*(_more(pair) if outcome == "open" else []), *_skewed(pair)]
-    return Finding(name, _CALLED[outcome], sentence, remarks)
+    remarks += [*(_more(pair) if decision == "open" else []), *_skewed(pair)]
+    return Finding(name, _CALLED[decision], sentence, remarks)
 
 
-def _opening(summary: Mapping[str, Any], name: str, base: str, outcome: Outcome, scale: float) -> str:
+def _opening(summary: Mapping[str, Any], name: str, base: str, decision: Decision, scale: float) -> str:
     pair = summary["paired"][name]
     better = (pair["difference"] < 0) == summary["lower_is_better"]
     told_apart = f"{name} is {'better' if better else 'worse'} than {base}"
-    if outcome == "negligible":
+    if decision == "negligible":
         if stored(pair["p_value"]) < LEVEL:
             return f"{told_apart}, but by less than {_smallest(summary, scale)}, the smallest difference that matters"
         return f"{name}: no difference from {base} as large as {_smallest(summary, scale)}, the smallest that matters"
-    if outcome != "open":
+    if decision != "open":
         return told_apart
     same = pair["difference"] == 0 == stored(pair["ci_low"]) == stored(pair["ci_high"])
     at_every = f"{name}: identical to {base} at every {unit(summary)}, as if it were not in use"
@@ -199,7 +199,7 @@ def _headline(summary: Mapping[str, Any], findings: list[Finding], scale: float)
     base = "its baseline" if len(bases) > 1 else bases[0]
     by: dict[str, int] = {}
     for finding in findings:
-        by[finding.outcome] = by.get(finding.outcome, 0) + 1
+        by[finding.decision] = by.get(finding.decision, 0) + 1
     metric, n = metric_name(summary["metric"]), min(int(pair["n"]) for pair in summary["paired"].values())
     said = [f"{by[each]} {each} than {base}" for each in ("better", "worse") if each in by]
     if "negligible" in by:

@@ -27,7 +27,7 @@ from ordinal_entropy.diagnosis.draws import (
 from ordinal_entropy.diagnosis.measures import MEASURES, Sample, target_groups
 from ordinal_entropy.diagnosis.results import Change, Counts, Diagnosis, Difference, Measure
 from ordinal_entropy.diagnosis.sentences import about, alarms, change, meaning, notes
-from ordinal_entropy.feature_files import Rows
+from ordinal_entropy.feature_files import RowStream
 
 __all__ = ["Change", "Counts", "Diagnosis", "Difference", "Measure", "diagnose", "diagnose_change"]
 
@@ -37,7 +37,7 @@ FEWEST_ROWS = 1024
 
 _WHOLE = 16  # steps of progress for a measure of all rows; one for that of a subsample
 
-Numbers = Tensor | np.ndarray | Rows
+Numbers = Tensor | np.ndarray | RowStream
 Progress = Callable[[int, int], None]
 
 
@@ -54,7 +54,7 @@ def diagnose(
     Args:
         features: ``(n, d)``, a tensor, a NumPy array (memory-mapped too), or what ``feature_files.read`` returns.
         targets: ``(n,)`` or ``(n, t)``, any of these; integers are fine.
-        rows: at most so many are drawn and measured: 4,096 unless given, fewer where there are more than 512 features,
+        rows: the most that are drawn and measured: 4,096 unless given, fewer where there are more than 512 features,
             but at least 1,024.
         seed: of all draws; the same seed gives the same numbers.
         progress: called with the steps done and the steps in all.
@@ -90,10 +90,10 @@ def diagnose_change(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Change:
-    """Two sets of features held against each other, at the same number of rows.
+    """Two sets of features compared at the same number of rows.
 
-    Where both have as many rows and equal targets, row i of one is taken for row i of the other: the same rows are
-    left out, drawn and subsampled, which makes the difference a paired one.
+    Where both have the same number of rows and equal targets, row i of one is matched with row i of the other:
+    the same rows are left out, drawn and subsampled, which makes the difference a paired one.
 
     Args:
         before: features and targets, as :func:`diagnose` takes them.
@@ -114,14 +114,14 @@ def diagnose_change(
         >>> found["ordinality"].meaning
         'no difference'
     """
-    pairs = [checked(*before), checked(*after)]
-    counted = _Steps(progress, pairs)
-    most = _most_rows(rows, pairs)
-    paired = equal(pairs[0][1], pairs[1][1])
+    samples = [checked(*before), checked(*after)]
+    counted = _Steps(progress, samples)
+    most = _most_rows(rows, samples)
+    paired = equal(samples[0][1], samples[1][1])
     if paired:
-        both = draw(pairs, most, seed, counted)
+        both = draw(samples, most, seed, counted)
     else:
-        both = [drawn for pair in pairs for drawn in draw([pair], most, seed, counted)]
+        both = [drawn for sample in samples for drawn in draw([sample], most, seed, counted)]
         n = min(len(drawn.features) for drawn in both)
         both = [drawn._replace(features=drawn.features[:n], targets=drawn.targets[:n]) for drawn in both]
     first, second = (_diagnosis(drawn, seed, counted) for drawn in both)
@@ -136,9 +136,9 @@ def diagnose_change(
     return Change(first, second, tuple(_differences(first, second)), paired, tuple(said))
 
 
-def checked(features: Numbers, targets: Numbers) -> tuple[Rows, Rows]:
+def checked(features: Numbers, targets: Numbers) -> tuple[RowStream, RowStream]:
     """What :func:`diagnose` takes as rows, if their shapes can be measured; a ValueError where not."""
-    x, y = feature_files.rows(features, "features"), feature_files.rows(targets, "targets")
+    x, y = feature_files.stream(features, "features"), feature_files.stream(targets, "targets")
     if len(x.shape) != 2 or x.shape[1] == 0:
         raise ValueError(f"expected features of shape (n, d) with d >= 1, got {x.shape}")
     n = x.shape[0]
@@ -149,9 +149,9 @@ def checked(features: Numbers, targets: Numbers) -> tuple[Rows, Rows]:
     return x, y
 
 
-def _most_rows(rows: int | None, pairs: Sequence[tuple[Rows, Rows]]) -> int:
+def _most_rows(rows: int | None, samples: Sequence[tuple[RowStream, RowStream]]) -> int:
     if rows is None:
-        return min(ROWS, max(FEWEST_ROWS, NUMBERS // width(pairs)))
+        return min(ROWS, max(FEWEST_ROWS, NUMBERS // width(samples)))
     if not isinstance(rows, int) or rows < LEAST_ROWS:
         raise ValueError(f"expected rows as an integer of at least {LEAST_ROWS}, got {rows!r}")
     return rows
@@ -160,10 +160,10 @@ def _most_rows(rows: int | None, pairs: Sequence[tuple[Rows, Rows]]) -> int:
 class _Steps:
     """Counts the steps of one call: blocks read, measures taken."""
 
-    def __init__(self, progress: Progress | None, pairs: Sequence[tuple[Rows, Rows]]) -> None:
+    def __init__(self, progress: Progress | None, samples: Sequence[tuple[RowStream, RowStream]]) -> None:
         self.progress = progress
         self.done = 0
-        self.total = sum(number_of_blocks([pair]) + len(MEASURES) * (_WHOLE + SUBSAMPLES) for pair in pairs)
+        self.total = sum(number_of_blocks([sample]) + len(MEASURES) * (_WHOLE + SUBSAMPLES) for sample in samples)
 
     def __call__(self, steps: int = 1) -> None:
         self.done = min(self.done + steps, self.total)

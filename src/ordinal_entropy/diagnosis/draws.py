@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ordinal_entropy.feature_files import Rows
+from ordinal_entropy.feature_files import RowStream
 
 LEAST_ROWS = 8
 LEAST_FOR_INTERVALS = 16
@@ -18,7 +18,7 @@ STUDENT = 2.0395  # 97.5% quantile of Student's distribution with SUBSAMPLES - 1
 
 BLOCK = 2**22  # numbers read at once
 
-Pair = tuple[Rows, Rows]  # features, targets
+Sample = tuple[RowStream, RowStream]  # features, targets
 
 
 class Drawn(NamedTuple):
@@ -29,39 +29,39 @@ class Drawn(NamedTuple):
     counts: tuple[int, int, int, int]  # rows, rows left out, those for their features, those for their targets
 
 
-def width(pairs: Sequence[Pair]) -> int:
+def width(samples: Sequence[Sample]) -> int:
     """The most numbers that a row of any of these has."""
-    return max(math.prod(array.shape[1:]) for pair in pairs for array in pair)
+    return max(math.prod(array.shape[1:]) for sample in samples for array in sample)
 
 
-def number_of_blocks(pairs: Sequence[Pair]) -> int:
+def number_of_blocks(samples: Sequence[Sample]) -> int:
     """Into how many the walk divides the rows."""
-    return len(_starts(pairs))
+    return len(_starts(samples))
 
 
-def _starts(pairs: Sequence[Pair]) -> range:
+def _starts(samples: Sequence[Sample]) -> range:
     """First rows of the blocks."""
-    return range(0, pairs[0][0].shape[0], max(1, BLOCK // width(pairs)))
+    return range(0, samples[0][0].shape[0], max(1, BLOCK // width(samples)))
 
 
-def draw(pairs: Sequence[Pair], most: int, seed: int, counted: Callable[[int], None]) -> list[Drawn]:
-    """The same rows of each pair: at most so many, drawn without replacement among those that are finite in all.
+def draw(samples: Sequence[Sample], most: int, seed: int, counted: Callable[[int], None]) -> list[Drawn]:
+    """The same rows of each sample: at most ``most``, drawn without replacement among those that are finite in all.
 
-    Every row has a random place in a line; kept are those of the first places among the rows seen so far.
+    Every row has a random key; those with the smallest keys among the rows seen so far are kept.
 
     Args:
-        pairs: features and targets, all with as many rows.
+        samples: features and targets, all with the same number of rows.
         most: rows.
         seed: of the places: the same for the same number of rows.
         counted: called with the number of blocks just read.
     """
-    n = pairs[0][0].shape[0]
+    n = samples[0][0].shape[0]
     place = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     kept = place[:0]
     held: list[Tensor] = []
-    left_out, by_array = 0, [0] * (2 * len(pairs))
-    starts = _starts(pairs)
-    for start, blocks in zip(starts, _side_by_side(pairs, starts.step), strict=True):
+    left_out, by_array = 0, [0] * (2 * len(samples))
+    starts = _starts(samples)
+    for start, blocks in zip(starts, _side_by_side(samples, starts.step), strict=True):
         bad = [_not_finite(block) for block in blocks]
         by_array = [count + int(rows.sum()) for count, rows in zip(by_array, bad, strict=True)]
         out = torch.stack(bad).any(0)
@@ -72,7 +72,7 @@ def draw(pairs: Sequence[Pair], most: int, seed: int, counted: Callable[[int], N
         kept, order = kept[:most], order[:most]
         new = [block[wanted] for block in blocks]
         held = [torch.cat(both)[order] for both in zip(held or [x[:0] for x in new], new, strict=True)]
-        counted(len(pairs))
+        counted(len(samples))
     if len(kept) < LEAST_ROWS:
         raise ValueError(
             f"expected at least {LEAST_ROWS} rows without NaN or infinite numbers, got {len(kept)} among {n:,}"
@@ -83,9 +83,9 @@ def draw(pairs: Sequence[Pair], most: int, seed: int, counted: Callable[[int], N
     ]
 
 
-def _side_by_side(pairs: Sequence[Pair], count: int) -> Iterator[list[Tensor]]:
+def _side_by_side(samples: Sequence[Sample], count: int) -> Iterator[list[Tensor]]:
     """Blocks ``(count, width)`` of the same rows: features and targets of the first pair, of the second."""
-    for blocks in zip(*(array.blocks(count) for pair in pairs for array in pair), strict=True):
+    for blocks in zip(*(array.blocks(count) for sample in samples for array in sample), strict=True):
         yield [block.reshape(len(block), -1) for block in blocks]
 
 
@@ -97,7 +97,7 @@ def _not_finite(block: Tensor) -> Tensor:
     return bad
 
 
-def equal(a: Rows, b: Rows) -> bool:
+def equal(a: RowStream, b: RowStream) -> bool:
     """Whether two arrays hold the same numbers; ``(n,)`` may equal ``(n, 1)``, and NaN equals NaN."""
     if a.shape[0] != b.shape[0] or math.prod(a.shape) != math.prod(b.shape):
         return False

@@ -1,1 +1,1 @@
-"""Pictures from what runs and studies have written; needs the [report] extra."""
+"""PNG and SVG by matplotlib: figures of results, layouts of features, predictions; needs the [report] extra."""

@@ -40,7 +40,7 @@ def differentiable(
     """
 
     def scaled(gradient: Tensor, by_value: Tensor, dtype: torch.dtype) -> Tensor:
-        answer = gradient * (by_value if by_value.dim() == 0 else by_value[:, None, None])
+        answer = gradient * (by_value if by_value.numel() == 1 else by_value[:, None, None])
         return answer if answer.dtype == dtype else answer.to(dtype)
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ordinal_entropy.kernels import reference
+from ordinal_entropy.kernels import pairs
 from ordinal_entropy.kernels.autograd import differentiable
 from ordinal_entropy.kernels.unit import SAME, inverse_norms, unit_rows
 from ordinal_entropy.kernels.weights import Function, weight_block
@@ -48,19 +48,19 @@ def tiles(m: int, size: int) -> Iterator[tuple[slice, slice]]:
 def sums_and_gradient(
     points: Tensor,
     values: Tensor,
-    amount: Tensor,
+    amount: Tensor | None,
     low: Tensor | None,
     weighting: float | Function,
     distance: str,
     project: bool,
     with_gradient: bool,
 ) -> tuple[Tensor, Tensor]:
-    """What ``reference.pair_sums`` returns for the points, and its gradient ``(g, m, d)``; without it, nothing in it.
+    """What ``pairs.pair_sums`` returns for the points, and its gradient ``(g, m, d)``; without it, nothing in it.
 
     Args:
         points: ``(g, m, d)``.
         values: ``(g, m, t)``.
-        amount: ``(g, m)``.
+        amount: ``(g, m)``, or None: all are 1.
         low: ``(g,)`` or None.
         weighting: a power or a function.
         distance: "l2" or "cosine" (with ``project``).
@@ -72,62 +72,68 @@ def sums_and_gradient(
     refine = on_cpu and points.dtype == torch.float32
     size = _SIZE.get(points.device.type, _DEVICE_SIZE)
     room = points.new_empty(2, min(size, m) ** 2)  # squares and weights of a tile: the same memory for all
-    single = on_cpu and bool((amount == 1).all())
+    if on_cpu and amount is not None and bool((amount == 1).all()):
+        amount = None
+    empty_diagonal = not callable(weighting) and weighting != 0 and low is None and values.shape[-1] == 1
     sums = points.new_zeros(g, dtype=torch.float32 if points.device.type == "mps" else torch.float64)
-    gradient = torch.zeros_like(points) if with_gradient else points.new_empty(0)
+    gradients = torch.zeros_like(points) if with_gradient else points.new_empty(0)
     for k in range(g):
-        y, a = values[k], amount[k]
-        inverse = inverse_norms(points[k]) if project else torch.ones_like(points[k, :, :1])  # (m, 1)
-        there = inverse * (a > 0)[:, None]  # empty slots do not draw the middle to zero
-        middle = (there.T @ points[k])[0] / (a > 0).sum().clamp_min(1)
-        mean_square = 1.0 if project else points[k].square().sum(1).mean()
+        rows, y, total = points[k], values[k], sums[k]
+        gradient = gradients[k] if with_gradient else gradients
+        inverse = inverse_norms(rows) if project else torch.ones_like(rows[:, :1])  # (m, 1)
+        if amount is None:
+            middle = (inverse.T @ rows)[0] / m
+        else:  # empty slots do not draw the middle to zero
+            present = amount[k] > 0
+            middle = ((inverse * present[:, None]).T @ rows)[0] / present.sum().clamp_min(1)
+        mean_square = 1.0 if project else rows.square().sum(1).mean()
         least = SAME**2 * mean_square  # squared distances up to this are 0
-        x = torch.addcmul(-middle, points[k], inverse)  # the (unit) rows, centered
-        sizes = torch.linalg.vector_norm(x, dim=1).square()
-        rounded = (_ROUNDINGS * torch.finfo(x.dtype).eps) ** 2 * mean_square
-        # no pair is close whose squared distance is larger
-        close = max(_CLOSE * 2 * float(sizes.amax()), float(rounded)) if refine else 0.0
-        zero = 0.5 * (inverse[:, 0] == 0)
+        x = torch.addcmul(-middle, rows, inverse)  # the (unit) rows, centered
+        sizes = torch.linalg.vector_norm(x, dim=1).square_()
+        close, rounded = 0.0, 0.0
+        if refine:  # no pair is close whose squared distance is larger
+            rounded = (_ROUNDINGS * torch.finfo(x.dtype).eps) ** 2 * float(mean_square)
+            close = max(_CLOSE * 2 * float(sizes.amax()), rounded)
         pulled = torch.zeros_like(sizes)
         if m == 1:  # in no pair, but NaN must show
-            sums[k] = 0 * middle.sum()
+            total += 0 * middle.sum()
         for i, j in tiles(m, size):
             shape = (i.stop - i.start, j.stop - j.start)
-            squares, weights = room[0, : shape[0] * shape[1]].view(shape), room[1, : shape[0] * shape[1]].view(shape)
+            squares, weights = room[:, : shape[0] * shape[1]].view(2, *shape).unbind()
             weight_block(y[i], y[j], weighting, out=weights)
             if low is not None:
                 weights -= low[k]
-            if not single:
-                weights *= a[i, None] * a[j]
+            if amount is not None:
+                weights *= amount[k, i, None] * amount[k, j]
             torch.add(sizes[i, None], sizes[j], out=squares).addmm_(x[i], x[j].T, alpha=-2)
             same = i == j
-            if same:  # a point does not pair with itself
-                weights.fill_diagonal_(0)
-                squares.fill_diagonal_(torch.inf)
+            if same:  # a point does not pair with itself; at a distance that is not close
+                if not empty_diagonal:
+                    weights.fill_diagonal_(0)
+                squares.fill_diagonal_(1 + 2 * close)
             if refine and distance == "l2" and float(squares.amin()) <= close:
                 maybe = squares <= close
                 if int(maybe.sum()) * _CROWD > maybe.numel():
                     limit = (_CLOSE * (sizes[i, None] + sizes[j])).clamp_min_(rounded)
                     maybe &= (squares <= limit).logical_and_(weights != 0)
                 if int(maybe.sum()) * _CROWD > maybe.numel():
-                    total, left, right = _exact_tile(points[k, i], points[k, j], weights, least, project, same)
-                    sums[k] += total
+                    found, left, right = _exact_tile(rows[i], rows[j], weights, least, project, same)
+                    total += found
                     if with_gradient:
-                        gradient[k, i] += left
-                        gradient[k, j] += right
+                        gradient[i] += left
+                        gradient[j] += right
                     continue
                 squares.clamp_min_(torch.finfo(squares.dtype).tiny)  # also of pairs without a weight
                 r, c = maybe.nonzero(as_tuple=True)
                 limit = (_CLOSE * (sizes[i][r] + sizes[j][c])).clamp_min_(rounded)
                 near = (squares[r, c] <= limit) & (weights[r, c] != 0)
                 r, c = r[near], c[near]
-                by_rows = (gradient[k, i], gradient[k, j]) if with_gradient else None
-                sums[k] += _exact_pairs(points[k, i], points[k, j], weights[r, c], r, c, least, project, same, by_rows)
+                by_rows = (gradient[i], gradient[j]) if with_gradient else None
+                total += _exact_pairs(rows[i], rows[j], weights[r, c], r, c, least, project, same, by_rows)
                 weights[r, c] = 0
-            if same:
-                squares.fill_diagonal_(1)
             if distance == "cosine":  # 1 - cos; a half more for each zero row
-                total = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()
+                zero = 0.5 * (inverse[:, 0] == 0)
+                found = (weights * (squares / 2 + (zero[i, None] + zero[j]))).sum()
                 pulls = weights
             else:
                 if not refine:
@@ -136,26 +142,26 @@ def sums_and_gradient(
                     weights.masked_fill_(coincide, 0)
                     squares.masked_fill_(coincide, 1)
                 distances = squares.sqrt_()
-                total = torch.dot(weights.view(-1), distances.view(-1))
+                found = torch.dot(weights.view(-1), distances.view(-1))
                 pulls = weights.div_(distances)
-            sums[k] += total / 2 if same else total  # a tile of the same rows has each pair twice
+            total.add_(found, alpha=0.5 if same else 1)  # a tile of the same rows has each pair twice
             if with_gradient:
-                pulled[i] += pulls.sum(1)
-                gradient[k, i].addmm_(pulls, x[j], alpha=-1)
+                pulled[i].add_(pulls.sum(1))
+                gradient[i].addmm_(pulls, x[j], alpha=-1)
                 if not same:
-                    pulled[j] += pulls.sum(0)
-                    gradient[k, j].addmm_(pulls.T, x[i], alpha=-1)
+                    pulled[j].add_(pulls.sum(0))
+                    gradient[j].addmm_(pulls.T, x[i], alpha=-1)
         if with_gradient and not project:
-            gradient[k].addcmul_(x, pulled[:, None])
+            gradient.addcmul_(x, pulled[:, None])
         elif with_gradient:
             # What points along a row z is lost in the division by its norm. So instead of x = z - middle the part
             # -middle will do, and nothing large cancels.
             for start in range(0, m, size):
                 i = slice(start, start + size)
-                z = points[k, i] * inverse[i]
-                done = gradient[k, i].addcmul_(middle, pulled[i, None], value=-1)
+                z = rows[i] * inverse[i]
+                done = gradient[i].addcmul_(middle, pulled[i, None], value=-1)
                 done.addcmul_(z, (z * done).sum(1, keepdim=True), value=-1).mul_(inverse[i])
-    return sums.to(points.dtype), gradient
+    return sums.to(points.dtype), gradients
 
 
 def _exact_tile(
@@ -208,10 +214,10 @@ def _exact_pairs(
 
 operator, _call = differentiable(
     "pair_sums",
-    "(Tensor points, Tensor values, Tensor amount, Tensor? low, float weighting, str distance, bool project, "
+    "(Tensor points, Tensor values, Tensor? amount, Tensor? low, float weighting, str distance, bool project, "
     "bool with_gradient) -> (Tensor, Tensor)",
     sums_and_gradient,
-    reference.pair_sums,
+    pairs.pair_sums,
     tensors=4,
 )
 
@@ -219,17 +225,17 @@ operator, _call = differentiable(
 def pair_sums(
     points: Tensor,
     values: Tensor,
-    amount: Tensor,
+    amount: Tensor | None,
     low: Tensor | None,
     weighting: float | Function,
     distance: str,
     project: bool = False,
 ) -> Tensor:
-    """What ``reference.pair_sums`` returns, with memory for one gradient and a few blocks.
+    """What ``pairs.pair_sums`` returns, with memory for one gradient and a few blocks.
 
     Example:
         >>> x, y = torch.tensor([[[0.0], [3.0], [4.0]]]), torch.tensor([[[0.0], [1.0], [2.0]]])
-        >>> pair_sums(x, y, torch.ones(1, 3), None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
+        >>> pair_sums(x, y, None, None, 1.0, "l2")  # 1 * 3 + 2 * 4 + 1 * 1
         tensor([12.])
     """
     return _call(points, values, amount, low, weighting, distance, project)

@@ -6,7 +6,7 @@ its passes over the rows. Kernels follow each other without a look at any value:
 1. ``_match``, ``_place``: the order of the rows by comparing all pairs of targets, which takes no sort and pays up to
    some thousand rows; then which center each row belongs to.
 2. ``_average``: the centers.
-3. The kernels of ``kernels.triton``: the mean over the pairs of centers, and its gradient at the centers.
+3. The kernels of ``kernels.fused``: the mean over the pairs of centers, and its gradient at the centers.
 4. ``_tight``: distances of the rows from their centers, and how they pull at the centers.
 5. ``_means``: both terms as means over the groups.
 6. ``_back``: the gradient of the rows.
@@ -23,9 +23,32 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ordinal_entropy.kernels import Pairs, Pull
+from ordinal_entropy.kernels.elements import amounts_of
+from ordinal_entropy.kernels.fused import means_and_gradient
 from ordinal_entropy.kernels.launch import At, Launch, Program, aligned, current
-from ordinal_entropy.kernels.triton import means_and_gradient
+
+
+class Pairs(NamedTuple):
+    """How pairs of centers are weighed and measured; as in ``pairs.pair_mean``."""
+
+    power: float  # of the distance between values
+    distance: str
+    project: bool
+    rescale: str
+    times: float
+    coarse: bool
+
+
+class Pull(NamedTuple):
+    """How the distances of rows from their centers are measured."""
+
+    unit: bool  # divide the rows by their norms
+    unit_centers: bool  # and the centers by theirs
+    cosine: bool  # 1 - cos instead of the distance
+    shared: bool  # leave out rows that lie where their center does
+    power: int  # of the distance, 1 or 2
+    times: float  # a factor of the mean
+
 
 _BLOCK, _SOME = 32, 128  # rows of a program, and how many others it compares them with at a time
 
@@ -44,7 +67,7 @@ def _compare(keys, amount, group, n, i, j, k_i, T: tl.constexpr):
 
     ``k_i`` is the first number of the key of ``i``.
     """
-    k_j = _key(keys, group, n, j, 0, tl.load(amount + group * n + j, j < n, 0.0) > 0, T)
+    k_j = _key(keys, group, n, j, 0, amounts_of(amount, group, n, j) > 0, T)
     k_j = tl.where(j < n, k_j, float("nan"))[None, :]
     smaller = k_j < k_i[:, None]
     equal = k_j == k_i[:, None]
@@ -56,12 +79,23 @@ def _compare(keys, amount, group, n, i, j, k_i, T: tl.constexpr):
 
 
 @triton.jit
-def _match(keys, amount, order, n, T: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr):
-    """The rows in the order of their keys; rows of one key keep theirs, those not present come last."""
+def _match(
+    keys, amount, order, zeros, n, d,
+    T: tl.constexpr, COPIES: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The rows in the order of their keys; rows of one key keep theirs, those not present come last.
+
+    By the way ``zeros`` is filled, for those who add to it later: a launch less.
+    """
     tl.static_assert(SOME % BLOCK == 0)
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * BLOCK + tl.arange(0, BLOCK)
-    k_i = _key(keys, group, n, i, 0, tl.load(amount + group * n + i, i < n, 0.0) > 0, T)
+    for copy in tl.static_range(COPIES):
+        row = zeros + ((copy * tl.num_programs(1) + group) * n + i)[:, None] * d
+        for start in range(0, d, COLS):
+            k = start + tl.arange(0, COLS)
+            tl.store(row + k[None, :], tl.zeros([BLOCK, COLS], tl.float32), (i < n)[:, None] & (k < d)[None, :])
+    k_i = _key(keys, group, n, i, 0, amounts_of(amount, group, n, i) > 0, T)
     before = tl.zeros([BLOCK, SOME], tl.float32)  # in whole numbers it takes more instructions
     own = block * BLOCK // SOME * SOME
     for start in range(0, own, SOME):
@@ -98,12 +132,12 @@ def _place(
     """
     group = tl.program_id(0).to(tl.int64)
     keys, targets, values = keys + group * n * T, targets + group * n * T, values + group * n * T
-    amount, order, starts = amount + group * n, order + group * n, starts + group * (n + 1)
+    order, starts = order + group * n, starts + group * (n + 1)
     slot, share, there = slot + group * n, share + group * n, there + group * n
     p = tl.arange(0, BLOCK)
     i = tl.load(order + p, p < n, 0)
     previous = tl.load(order + p - 1, (p > 0) & (p < n), 0)
-    a = tl.load(amount + i, p < n, 0.0).to(tl.float64)
+    a = tl.where(p < n, amounts_of(amount, group, n, i), 0.0).to(tl.float64)
     present = a > 0
     leads = p == 0
     for c in tl.static_range(T):
@@ -140,26 +174,28 @@ class Places(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def _placing(g: int, n: int, t: int, bins: bool, compiled_for: tuple[object, ...]) -> Program:
-    keys, targets, amount, order, *rest = map(At, range(10))
+def _placing(g: int, n: int, t: int, bins: bool, copies: int, d: int, compiled_for: tuple[object, ...]) -> Program:
+    keys, targets, amount, order, *rest, zeros = map(At, range(11))
     size = triton.next_power_of_2(n)
+    match = keys, amount, order, zeros, n, d, t, copies, _BLOCK, _SOME, min(128, triton.next_power_of_2(d))
     place = keys, targets, amount, order, *rest, n, t, bins, size
     return Program([
-        Launch(_match, (triton.cdiv(n, _BLOCK), g, 1), (keys, amount, order, n, t, _BLOCK, _SOME)),
+        Launch(_match, (triton.cdiv(n, _BLOCK), g, 1), match),
         Launch(_place, (g, 1, 1), place, warps=16 if size > 4096 else max(1, min(8, size // 32))),
     ])  # fmt: skip
 
 
-def places(targets: Tensor, amount: Tensor, width: float) -> Places:
+def places(targets: Tensor, amount: Tensor | None, width: float, zeros: Tensor | None = None) -> Places:
     """Which center each row belongs to.
 
     Args:
         targets: ``(g, n, t)``.
-        amount: ``(g, n)``; rows of amount 0 belong to none.
+        amount: ``(g, n)``; rows of amount 0 belong to none. None: all count once.
         width: of bins ``floor(y / width)``; 0: rows of equal target.
+        zeros: ``(c, g, n, d)`` of float32, to be filled with zeros by the way.
     """
     g, n, t = targets.shape
-    targets, amount = targets.contiguous(), amount.contiguous()
+    targets, amount = targets.contiguous(), amount if amount is None else amount.contiguous()
     keys = targets if width == 0 else torch.floor(targets / width)
     device = targets.device
     order = torch.empty(g, n, dtype=torch.int32, device=device)
@@ -169,9 +205,10 @@ def places(targets: Tensor, amount: Tensor, width: float) -> Places:
     used = torch.empty(g, device=device)
     values = torch.empty_like(targets)
     with current(targets):
-        compiled_for = device, targets.dtype, amount.dtype, *aligned(keys, targets, amount)
-        program = _placing(g, n, t, width != 0, compiled_for)
-        program(device, keys, targets, amount, order, starts, slot, share, values, there, used)
+        compiled_for = device, targets.dtype, None if amount is None else amount.dtype, *aligned(keys, targets, amount)
+        copies, d = (0, 1) if zeros is None else (zeros.shape[0], zeros.shape[-1])
+        program = _placing(g, n, t, width != 0, copies, d, compiled_for)
+        program(device, keys, targets, amount, order, starts, slot, share, values, there, used, zeros)
     return Places(slot, share, values, there, used)
 
 
@@ -245,7 +282,7 @@ def _tight(
     """
     block, group = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = block * ROWS + tl.arange(0, ROWS)
-    a = tl.load(amount + group * n + i, i < n, 0.0)
+    a = amounts_of(amount, group, n, i)
     power = tl.load(inverse + (group * n + i) * 2, i < n, 0.0)
     inv = tl.load(inverse + (group * n + i) * 2 + 1, i < n, 0.0)
     row = rows + (group * n + i)[:, None] * d
@@ -368,7 +405,7 @@ def _back(
     if pulled is not None:
         # in float64: small where features are small or amounts large, and then multiplied by these
         pull = tl.load(by_close).to(tl.float64) * tl.load(over + 1) * tl.load(counts + group)
-        a, far = tl.load(amount + group * n + i, i < n, 0.0), tl.load(distance + group * n + i, i < n, 0.0)
+        a, far = amounts_of(amount, group, n, i), tl.load(distance + group * n + i, i < n, 0.0)
         strength += _strength((pull * a).to(tl.float32), far, COSINE, POWER) * inv
         at_center += tl.where(part > 0, (pull * (a / tl.where(part > 0, part, 1.0))).to(tl.float32), 0.0)
         power_center += tl.load(inverse_center + (group * n + i) * 2, i < n, 0.0)
@@ -418,7 +455,8 @@ def _averaging(g: int, n: int, d: int, first: bool, unit: bool, compiled_for: tu
 
 
 @functools.lru_cache(maxsize=256)
-def _finishing(g: int, n: int, d: int, pull: Pull | None, compiled_for: tuple[object, ...]) -> Program:
+def _finishing(g: int, n: int, d: int, pull: Pull | None, compiled_for: tuple[object, ...]) -> tuple[Program, int]:
+    """The kernels for one shape, and how many blocks of rows leave sums of distances."""
     tensors = list(map(At, range(17)))
     some, cols = _rows_and_columns(d)
     blocks = triton.cdiv(n, some)
@@ -428,7 +466,7 @@ def _finishing(g: int, n: int, d: int, pull: Pull | None, compiled_for: tuple[ob
     if pull is not None:
         options = pull.unit_centers, pull.cosine, pull.shared, pull.power, some, cols
         launches.insert(0, Launch(_tight, (blocks, g, 1), (*tensors[:10], n, d, *options)))
-    return Program(launches)
+    return Program(launches), blocks
 
 
 @functools.lru_cache(maxsize=256)
@@ -447,22 +485,21 @@ class _Terms(torch.autograd.Function):
     def forward(
         ctx: Any,
         rows: Tensor,
-        amount: Tensor,
-        where: Places,
+        amount: Tensor | None,
+        found: tuple[Places, Tensor],
         first: bool,
         pairs: Pairs | None,
         pull: Pull | None,
         with_gradient: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        rows, amount = rows.contiguous(), amount.contiguous()
+        rows, amount = rows.contiguous(), amount if amount is None else amount.contiguous()
         (g, n, d), device = rows.shape, rows.device
-        slot, share, values, there, used = where
+        (slot, share, values, there, used), zeros = found
         unit = first or (pull is not None and pull.unit)
         inverse, inverse_center = torch.empty(2, g, n, 2, device=device).unbind()  # two factors each
         distance = torch.empty(g, n, device=device)
-        zeros = torch.zeros(2 if pull is not None and with_gradient else 1, g, n, d, device=device)
         centers, pulled = zeros[0], zeros[1] if len(zeros) == 2 else None
-        gradient = means = spread = sums = counts = close = over = None
+        gradient = means = spread = counts = close = over = None
         with current(rows):
             program = _averaging(g, n, d, first, unit, (device, *aligned(rows)))
             program(device, rows, slot, share, centers, inverse)
@@ -470,12 +507,13 @@ class _Terms(torch.autograd.Function):
                 means, gradient = means_and_gradient(centers, values, there, *pairs, with_gradient)
                 spread, means = (means, None) if g == 1 else (torch.empty((), device=device), means)
             if pull is not None:
-                sums = torch.empty(g, triton.cdiv(n, _rows_and_columns(d)[0]), 2, dtype=torch.float64, device=device)
                 counts, close = torch.empty(g, device=device), torch.empty((), device=device)
             if means is not None or pull is not None:
                 over = torch.empty(2, device=device)
                 fixed, times = (None, 1.0) if pull is None else (pull._replace(times=1.0), pull.times)
-                program = _finishing(g, n, d, fixed, (device, *aligned(rows, amount, pulled, means, spread)))
+                compiled_for = device, *aligned(rows, amount, pulled, means, spread)
+                program, blocks = _finishing(g, n, d, fixed, compiled_for)
+                sums = None if pull is None else torch.empty(g, blocks, 2, dtype=torch.float64, device=device)
                 program(
                     device, rows, centers, slot, amount, share, inverse, inverse_center, distance, pulled, sums, counts,
                     means, used, spread, close, over, times,
@@ -522,19 +560,27 @@ class Terms(NamedTuple):
 
 
 def terms(
-    rows: Tensor, targets: Tensor, amount: Tensor, *, width: float, unit: bool, pairs: Pairs | None, pull: Pull | None
+    rows: Tensor,
+    targets: Tensor,
+    amount: Tensor | None,
+    *,
+    width: float,
+    unit: bool,
+    pairs: Pairs | None,
+    pull: Pull | None,
 ) -> Terms:
     """The centers of rows that share a target, and means over the groups that have any.
 
     Args:
         rows: ``(g, n, d)``, float32; those that are not divided by their norms, neither here nor later, not far from 1.
         targets: ``(g, n, t)``.
-        amount: ``(g, n)``, how many times a row counts.
+        amount: ``(g, n)``, how many times a row counts. None: once.
         width: of bins ``floor(y / width)``; 0: rows of equal target.
         unit: divide the rows by their norms before they are averaged.
         pairs: how the pairs of centers are weighed; then the centers have no gradient, the mean over the pairs does.
         pull: how distances from the centers are measured; None: no tightness.
     """
-    where = places(targets, amount, width)
     with_gradient = torch.is_grad_enabled() and rows.requires_grad
-    return Terms(where, *_Terms.apply(rows, amount, where, unit, pairs, pull, with_gradient))
+    zeros = torch.empty(2 if pull is not None and with_gradient else 1, *rows.shape, device=rows.device)
+    where = places(targets, amount, width, zeros)
+    return Terms(where, *_Terms.apply(rows, amount, (where, zeros), unit, pairs, pull, with_gradient))

@@ -16,7 +16,7 @@ _CHUNK = 32  # a function of (a, t) and (b, t) targets is asked for a diagonal, 
 def pair_sums(
     points: Tensor,
     values: Tensor,
-    amount: Tensor,
+    amount: Tensor | None,
     low: Tensor | None,
     weighting: float | Function,
     distance: str,
@@ -24,19 +24,19 @@ def pair_sums(
     num_pairs: int,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """An estimate of what ``reference.pair_sums`` returns, from ``num_pairs`` pairs a group.
+    """An estimate of what ``pairs.pair_sums`` returns, from ``num_pairs`` pairs a group.
 
     With ``project`` the drawn points are divided by their norms. Distances are exact differences: close pairs lose
     nothing.
 
     Example:
         >>> x, y = torch.tensor([[[0.0], [3.0]]]), torch.tensor([[[0.0], [2.0]]])
-        >>> pair_sums(x, y, torch.ones(1, 2), None, 1.0, "l2", False, 4)  # one pair, drawn four times
+        >>> pair_sums(x, y, None, None, 1.0, "l2", False, 4)  # one pair, drawn four times
         tensor([6.])
     """
     g, m, d = points.shape
     dtype = torch.float32 if points.device.type == "mps" else torch.float64
-    copies = amount.to(dtype)
+    copies = points.new_ones(g, m, dtype=dtype) if amount is None else amount.to(dtype)
     end = copies.cumsum(1)  # (g, m), point i owns the interval [end - copies, end)
     total = end[:, -1:]
     chance = uniform((2, g, num_pairs), points.device, generator, dtype)

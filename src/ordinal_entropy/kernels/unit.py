@@ -27,8 +27,14 @@ def to_one(largest: Tensor) -> Tensor:
 def inverse_norms(rows: Tensor) -> Tensor:
     """``1 / |row|`` as ``(..., n, 1)`` for rows ``(..., n, d)``; 0 for a zero row.
 
-    Norms below the smallest normal number of the type have the largest number instead.
+    Norms below the smallest normal number of the type have the largest number instead. On a CPU, where looking is free,
+    rows whose squares are far from both ends of the type are not scaled: that would change no digit.
     """
+    if rows.device.type == "cpu" and rows.numel() > 0:
+        squares, limits = rows.square().sum(-1, keepdim=True), torch.finfo(rows.dtype)
+        least, most = squares.aminmax()
+        if float(least) > limits.tiny / limits.eps**2 and float(most) < math.inf:
+            return squares.rsqrt_()
     scale = to_one(rows.abs().amax(-1, keepdim=True))
     inverse = (rows * scale).square().sum(-1, keepdim=True).rsqrt()
     return torch.where(inverse.isinf(), 0, scale * inverse).clamp_max(torch.finfo(rows.dtype).max)

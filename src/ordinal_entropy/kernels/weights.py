@@ -39,20 +39,25 @@ def weight_block(left: Tensor, right: Tensor, weighting: float | Function, out: 
     return out.square_() if weighting == 2 else out.sqrt_()
 
 
-def smallest_gap(values: Tensor, amount: Tensor) -> Tensor:
-    """Smallest distance ``(g,)`` between any two of the scalar values ``(g, m, 1)`` that are present; no pair: 0."""
+def smallest_gap(values: Tensor, amount: Tensor | None) -> Tensor:
+    """Smallest distance ``(g,)`` between any two of the scalar values ``(g, m, 1)`` that are present; no pair: 0.
+
+    Amounts ``(g, m)`` say how many there are of each; None: one.
+    """
+    amount = values.new_ones(values.shape[:2]) if amount is None else amount
     ordered = torch.where(amount > 0, values[..., 0], torch.inf).sort(dim=1).values
     gaps = F.pad(ordered.diff(dim=1), (0, 1), value=torch.inf)
     smallest = torch.where(gaps.isfinite(), gaps, torch.inf).amin(1)
     return torch.where((amount > 1).any(1) | smallest.isinf(), 0, smallest)
 
 
-def extremes(values: Tensor, amount: Tensor, weighting: float | Function) -> tuple[Tensor, Tensor]:
+def extremes(values: Tensor, amount: Tensor | None, weighting: float | Function) -> tuple[Tensor, Tensor]:
     """Smallest and largest weight ``(g,)`` over all pairs of present values ``(g, m, t)``; no pair: 0 and 0.
 
-    Block by block: m^2 t operations, no m x m matrix.
+    Block by block: m^2 t operations, no m x m matrix. Amounts as in :func:`smallest_gap`.
     """
     g, m, _ = values.shape
+    amount = values.new_ones(g, m) if amount is None else amount
     low = values.new_full((g,), torch.inf)
     high = values.new_full((g,), -torch.inf)
     for k in range(g):

@@ -25,6 +25,7 @@ class EMA(Method):
     """
 
     kind = "averaging"
+    cost = "a copy of the weights, one pass over it in each step"
     maps = True
     paper = "Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control Optim. 1992"
 
@@ -56,6 +57,7 @@ class SWA(Method):
     """
 
     kind = "averaging"
+    cost = "a copy of the weights, one pass over it in each step"
     maps = True
     paper = "Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, UAI 2018"
 

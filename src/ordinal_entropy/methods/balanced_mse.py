@@ -131,6 +131,7 @@ class BalancedMSE(Method):
     """
 
     kind = "loss"
+    cost = "time and memory m^2 for m rows"
     paper = "Ren, Zhang, Yu, Liu, Balanced MSE for Imbalanced Visual Regression, CVPR 2022"
     over_groups = True
     scale: Tensor

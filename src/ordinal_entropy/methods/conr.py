@@ -103,6 +103,7 @@ class ConR(Method):
     """
 
     kind = "term"
+    cost = "time m^2 d, memory m^2"
     paper = "Keramati, Meng, Evans, ConR: Contrastive Regularizer for Deep Imbalanced Regression, ICLR 2024"
     needs: ClassVar[frozenset[str]] = frozenset({"predictions"})
     spread: Tensor

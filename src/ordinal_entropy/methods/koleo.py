@@ -58,6 +58,7 @@ class KoLeo(Method):
     """
 
     kind = "term"
+    cost = "time m^2 d, memory m^2"
     paper = "Sablayrolles, Douze, Schmid, Jégou, Spreading vectors for similarity search, ICLR 2019"
 
     def __init__(self, gather: bool = False) -> None:

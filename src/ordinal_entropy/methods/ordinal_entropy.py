@@ -50,6 +50,7 @@ class Regularizer(Method):
     """
 
     kind = "term"
+    cost = "time m^2 d for m distinct targets, memory m d"
     maps = True
     weighs_repeats = True
     over_groups: ClassVar[bool] = True  # with per="image"

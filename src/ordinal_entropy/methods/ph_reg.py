@@ -145,6 +145,7 @@ class PHReg(Method):
     """
 
     kind = "term"
+    cost = "time m^2 (d + subsamples log m), memory subsamples m^2"
     paper = "Zhang, Kawaguchi, Yao, Deep Regression Representation Learning with Topology, ICML 2024"
     over_groups: ClassVar[bool] = True
 

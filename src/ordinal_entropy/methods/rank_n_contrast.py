@@ -132,6 +132,7 @@ class RankNContrast(Method):
     """
 
     kind = "term"
+    cost = "time m^2 (d + log m), memory m d"
     paper = (
         "Zha, Cao, Son, Yang, Katabi, Rank-N-Contrast: Learning Continuous Representations for Regression, NeurIPS 2023"
     )

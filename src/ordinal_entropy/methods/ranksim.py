@@ -102,6 +102,7 @@ class RankSim(Method):
     """
 
     kind = "term"
+    cost = "time m^2 (d + log m), memory m^2"
     paper = "Gong, Mori, Tung, RankSim: Ranking Similarity Regularization for Deep Imbalanced Regression, ICML 2022"
     exact_gradient: ClassVar[bool] = False
     notes = (

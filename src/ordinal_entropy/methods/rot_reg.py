@@ -135,6 +135,7 @@ class ROTReg(Method):
     """
 
     kind = "term"
+    cost = "time m^2 (d + iterations), memory m^2"
     paper = "Zhang, Yan, Yao, Improving Deep Regression with Tightness, ICLR 2025"
     over_groups: ClassVar[bool] = True
 

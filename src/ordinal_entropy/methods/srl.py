@@ -124,6 +124,7 @@ class SRL(Method):
     """
 
     kind = "term"
+    cost = "time (m + directions) bins d, memory (m + directions) bins"
     paper = (
         "Dong, Wu, Chen, Zou, Zhang, Zhou, Improve Representation for Imbalanced Regression through Geometric "
         "Constraints, CVPR 2025"

@@ -55,6 +55,7 @@ class Uniformity(Method):
     """
 
     kind = "term"
+    cost = "time m^2 d, memory m^2"
     paper = (
         "Wang, Isola, Understanding Contrastive Representation Learning through Alignment and Uniformity on the "
         "Hypersphere, ICML 2020"

@@ -65,6 +65,7 @@ class VICReg(Method):
     """
 
     kind = "term"
+    cost = "time m d^2, memory d^2"
     paper = (
         "Bardes, Ponce, LeCun, VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning, "
         "ICLR 2022"

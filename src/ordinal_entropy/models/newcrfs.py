@@ -204,11 +204,11 @@ def window_attention(
     padded_height, padded_width = x.shape[1:3]
     if shift:
         x, values = (each.roll((-shift, -shift), dims=(1, 2)) for each in (x, values))
-    pairs = queries_keys(windows(x, window))  # (n, m, places, 2 c), for m windows
-    m = pairs.shape[1]
+    joined = queries_keys(windows(x, window))  # (n, m, places, 2 c), for m windows
+    m = joined.shape[1]
     # Windows and heads as one dimension: the bias is the same for each of the n, and is not repeated for them.
     queries, keys = (
-        pairs.view(n, m, places, 2, heads, -1).permute(3, 0, 1, 4, 2, 5).reshape(2, n, m * heads, places, -1)
+        joined.view(n, m, places, 2, heads, -1).permute(3, 0, 1, 4, 2, 5).reshape(2, n, m * heads, places, -1)
     )
     values = windows(values, window).view(n, m, places, heads, -1).transpose(2, 3).reshape(n, m * heads, places, -1)
     scores = bias.to(queries.dtype).expand(m, -1, -1, -1)

@@ -17,7 +17,7 @@ from ordinal_entropy.recipes.keys import (
     full_name,
     leaves,
     override,
-    pairs,
+    parse_settings,
     preset,
     restored,
 )  # fmt: skip
@@ -34,6 +34,6 @@ from ordinal_entropy.recipes.values import (
 
 __all__ = [
     "BEFORE", "Setting", "assigned", "cache_folder", "changed", "completed", "described", "explained", "flat",
-    "full_name", "leaves", "literal", "lookup", "override", "pairs", "preset", "read_config", "require_at_least_1",
-    "require_not_negative", "require_positive", "restored", "unknown", "written",
+    "full_name", "leaves", "literal", "lookup", "override", "parse_settings", "preset", "read_config",
+    "require_at_least_1", "require_not_negative", "require_positive", "restored", "unknown", "written",
 ]  # fmt: skip

@@ -46,11 +46,11 @@ class Setting(NamedTuple):
             raise ValueError(f"{self.where}: {error}") from None
 
 
-def pairs(settings: Sequence[str | Setting]) -> list[Setting]:
+def parse_settings(settings: Sequence[str | Setting]) -> list[Setting]:
     """``key=value`` taken apart; dashes in a key are read as underscores.
 
     Example:
-        >>> [tuple(each)[:2] for each in pairs(["learning-rate=0.01", "data="])]
+        >>> [tuple(each)[:2] for each in parse_settings(["learning-rate=0.01", "data="])]
         [('learning_rate', '0.01'), ('data', '')]
     """
     found = []
@@ -181,7 +181,7 @@ def assigned(
     kinds = _types(type(recipe))
     found: dict[str, Any] = {}
     written: dict[tuple[str, bool], str] = {}  # where a file gave a key
-    for each in pairs(settings):
+    for each in parse_settings(settings):
         with each.reading():
             if each.part_option and _OPTIONS in kinds:
                 key, text = _OPTIONS, str(each).partition("=")[2]
@@ -321,7 +321,7 @@ def _types(recipe: Any) -> dict[str, Any]:
 
 def _place_of_mistake(recipe: object, values: Mapping[str, Any], settings: Sequence[str | Setting]) -> str:
     """The place in a file of the setting without which there is no mistake; "" where there is none."""
-    for each in pairs(settings):
+    for each in parse_settings(settings):
         with suppress(ValueError):
             key = _OPTIONS if each.part_option else full_name(values, each.key)
             _replaced(recipe, {name: value for name, value in values.items() if name != key})

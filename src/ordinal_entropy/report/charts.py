@@ -1,456 +1,166 @@
-"""Charts of a page: plotly's figures as plain dictionaries, made from the numbers of ``figures``.
+"""Figures of results on a page: plotly's traces and layouts as plain dictionaries, a view a panel.
 
 A trace has in "meta" what the page's script needs to choose among methods: "method" for all of it, or "methods" with
-one name a point. A trace with "row" has one row for each method, which the script numbers anew when the choice changes.
+one name a point. A trace with "row" lies in the row of its method; the script renumbers rows when the choice
+changes.
 """
 
 import html
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from ordinal_entropy import comparison
-from ordinal_entropy.comparison.text import NONE, interval, metric_name, number, probability, times
-from ordinal_entropy.comparison.verdicts import unit
-from ordinal_entropy.figures import cost, differences, entropy, sweep
-from ordinal_entropy.figures import curves as training_curves
-from ordinal_entropy.results.tables import Row, Table
+from ordinal_entropy.results.figures import INK, Axis, Figure, Level, Panel, Series, tick
 
-ACCENT, MUTED, INK = "#0072B2", "#7a7f87", "#1c1e21"  # the page's script has others for them in the dark
-_SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}
-_DASHES = ("solid", "dash", "dashdot", "dot", "longdash", "longdashdot")
 _MOST_STEPS = 120  # of a curve
-_LOG_FROM = 20.0  # largest over smallest number from which an axis is logarithmic; that of curves, which begin high:
-_CURVES_LOG_FROM = 5.0
-_PARTS = {"test": "test rows", "validation": "validation rows", "train": "training rows"}
-_ENTROPY_PARTS = {"test": "test rows", "train": "training rows"}
+_MOST_MARKERS = 20  # of a curve
+_BAR = 5  # half the width of an end
 
 Trace = dict[str, Any]
 
 
-class View(NamedTuple):
-    """One of several ways to look at a chart."""
-
-    label: str
-    traces: list[Trace]
-    layout: dict[str, Any]
+def views(figure: Figure) -> list[dict[str, Any]]:
+    """Traces and layout of each panel."""
+    return [_view(panel) for panel in figure.panels]
 
 
-class Chart(NamedTuple):
-    """A figure, and the same as a table."""
-
-    title: str
-    caption: str
-    views: list[View]
-    table: Table
-
-
-def paired_differences(summary: Mapping[str, Any], scale: float) -> Chart | None:
-    """One row a method, zero being what it is held to: a dot a seed, the mean and its 95% CI."""
-    found = differences.differences(summary)
-    if not found:
-        return None
+def _view(panel: Panel) -> dict[str, Any]:
     traces: list[Trace] = []
-    adjusted, holm = comparison.adjusted(summary), " after Holm's correction" if len(summary["paired"]) > 1 else ""
-    shown = {name: interval(own.mean, own.low, own.high, scale) for name, own in found.items()}
-    covered = {name: NONE if low is None else f"{low} to {high}" for name, (_, low, high) in shown.items()}
-    for row, (name, own) in enumerate(found.items()):
-        values = [value / scale for value in own.seeds]
-        said = [f"{_safe(name)}<br>one {unit(summary)}: {number(value, sign=True)}" for value in values]
-        traces.append(_dots(name, row, values, said, offset=0.2, name=f"one {unit(summary)}", first=row == 0))
-        mean, low, high = (value / scale for value in (own.mean, own.low, own.high))
-        p = f"p{holm} {probability(adjusted[name])}"
-        said = [f"{_safe(name)}<br>mean {shown[name][0]}, 95% CI {covered[name]}, {p}"]
-        trace = _means(name, row, mean, said, name="mean and 95% CI", first=row == 0)
-        trace["error_x"] = {
-            "type": "data",
-            "array": [high - mean],
-            "arrayminus": [mean - low],
-            "width": 5,
-            "thickness": 2,
-        }
-        trace["error_x"]["color"] = ACCENT
-        traces.append(trace)
-    base = "its baseline" if summary.get("held_to") else _base(summary)
-    side = "left" if summary["lower_is_better"] else "right"
-    metric = metric_name(summary["metric"])
-    layout = {
-        "xaxis": {"title": {"text": f"{_safe(metric)}{times(scale)} minus that of {_safe(base)}"}},
-        "shapes": [_zero_line()],
-        "meta": {"rows": list(found), "clip": True},
-    }
-    rows = [Row(name, [shown[name][0], covered[name]]) for name in found]
-    caption = f"{side.capitalize()} of the line is better.{_at(summary)}"
-    table = Table(f"Differences{times(scale)}", ["mean", "95% CI"], rows)
-    return Chart(
-        f"Differences from {base}, {unit(summary)} by {unit(summary)}", caption, [View("", traces, layout)], table
-    )
+    for own in panel.series:
+        if panel.rows:
+            traces += _in_rows(own)
+        elif own.line:
+            traces += _line(own, panel.x)
+        else:
+            traces.append(_points(own))
+    levels = [shape for level in panel.levels for shape in _shapes(level, bool(panel.rows))]
+    layout: dict[str, Any] = {"xaxis": _axis(panel.x), "yaxis": _axis(panel.y), "shapes": levels}
+    if panel.rows:
+        del layout["yaxis"]
+        layout["meta"] = {"rows": list(panel.rows), "clip": any(own.low for own in panel.series)}
+    return {"traces": [*traces, *map(_key, panel.levels)], "layout": layout}
 
 
-def scores(summary: Mapping[str, Any], scale: float) -> Chart:
-    """One row a method: a dot a seed, their mean, and the paper's."""
-    methods, paper = summary["methods"], summary.get("paper") or {}
-    traces: list[Trace] = []
-    everything, starred = [], False
-    for row, (name, own) in enumerate(methods.items()):
-        values = [value / scale for value in own["values"] if value is not None]
-        everything += values
-        said = [f"{_safe(name)}<br>one run: {number(value)}" for value in values]
-        traces.append(_dots(name, row, values, said, offset=0.2, name="one run", first=row == 0))
-        if own.get("mean") is not None:
-            mean = own["mean"] / scale
-            said = [f"{_safe(name)}<br>mean {number(mean)}"]
-            traces.append(_means(name, row, mean, said, name="mean", first=row == 0))
-        theirs = paper.get(name, {}).get("mean")
-        if theirs is not None:
-            said = [f"{_safe(name)}<br>the paper: {number(theirs, scale)}"]
-            trace = _means(name, row, theirs / scale, said, name="the paper", first=not starred)
-            trace["marker"] = {"color": INK, "symbol": "star", "size": 11}
-            everything.append(theirs / scale)
-            traces.append(trace)
-            starred = True
-    metric = metric_name(summary["metric"])
-    layout = {
-        "xaxis": {"title": {"text": f"{_safe(metric)}{times(scale)}"}, **_scaled(everything)},
-        "meta": {"rows": list(methods)},
-    }
-    rows = [Row(name, [", ".join(number(value, scale) for value in own["values"])]) for name, own in methods.items()]
-    table = Table(f"Scores of the runs{times(scale)}", ["one a seed"], rows)
-    return Chart("Scores, run by run", _at(summary).strip(), [View("", traces, layout)], table)
-
-
-def sweeps(summary: Mapping[str, Any], scale: float) -> list[Chart]:
-    """Scores against each key of the recipe that takes three numbers or more: a line and a band for each series."""
-    variants = summary.get("variants") or {}
+def _in_rows(own: Series) -> list[Trace]:
+    """A trace a method, since methods are chosen by rows."""
     found = []
-    for key in _numeric_keys(variants):
-        others = [name for name in ("method", *_keys(variants)) if name != key]
-        inside = [changes for changes in variants.values() if changes.get(key) is not None]
-        series = next((name for name in others if len({str(changes.get(name)) for changes in inside}) > 1), None)
-        found.append(_sweep(summary, key, series, scale))
+    for name in dict.fromkeys(own.methods):
+        places = [k for k, method in enumerate(own.methods) if method == name]
+        at = {"x": [own.x[k] for k in places], "y": [own.offset] * len(places)}  # the script adds the row
+        trace = _marked(own) | at | {"hovertext": [_safe(f"{name}\n{own.texts[k]}") for k in places]}
+        if own.low:
+            x, low, high = [own.x[k] for k in places], [own.low[k] for k in places], [own.high[k] for k in places]
+            trace["error_x"] = _bars(x, low, high, own.style.colour)
+        found.append(trace | {"meta": {"method": name, "row": True, "offset": own.offset}})
     return found
 
 
-def _sweep(summary: Mapping[str, Any], key: str, series: str | None, scale: float) -> Chart:
-    lines = sweep.lines(summary, key, series)
-    traces: list[Trace] = []
-    rows, levels = [], []
-    for place, (of, line) in enumerate(lines.items()):
-        names = [_variant(summary, key, value, series, of) for value in line.places]
-        label = _safe(of or str(summary["variants"][names[0]].get("method", "")))
-        means, spreads = [m / scale for m in line.means], [s / scale for s in line.stds]
-        low, high = ([m + way * s for m, s in zip(means, spreads, strict=True)] for way in (-1, 1))
-        levels += means
-        colour, symbol, dash = _look(place)
-        said = [f"{_safe(name)}<br>{number(m)} ± {number(s)}" for name, m, s in zip(names, means, spreads, strict=True)]
-        traces.append(_band(line.places, low, high, colour, {"methods": [*names, *reversed(names)]}))
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": label,
-                "x": line.places,
-                "y": means,
-                "hovertext": said,
-                "hoverinfo": "text",
-                "line": {"color": colour, "dash": dash, "width": 2},
-                "marker": {"color": colour, "symbol": symbol, "size": 8},
-                "meta": {"methods": names},
-            }
-        )
-        rows += [Row(name, [f"{number(m)} ± {number(s)}"]) for name, m, s in zip(names, means, spreads, strict=True)]
-    traces += _paper_points(summary, key, scale)
-    shapes = []
-    base = summary["methods"][_base(summary)].get("mean")
-    if base is not None:
-        levels.append(base / scale)
-        shapes = [_level(base / scale)]
-    metric = metric_name(summary["metric"])
-    places = sorted({place for line in lines.values() for place in line.places})
-    ticks = {"tickvals": places, "ticktext": [f"{place:g}" for place in places]}
-    layout = {
-        "xaxis": {"title": {"text": _safe(key)}, **_scaled(places, 1.0), **ticks},
-        "yaxis": {"title": {"text": f"{_safe(metric)}{times(scale)}"}, **(_scaled(levels) or _from_zero(levels))},
-        "shapes": shapes,
-    }  # fmt: skip
-    caption = f"Mean and standard deviation over the runs; the dashed line is the baseline.{_at(summary)}"
-    table = Table(f"Scores against {key}{times(scale)}", ["mean ± standard deviation"], rows)
-    return Chart(f"Scores against {key}", caption, [View("", traces, layout)], table)
+def _points(own: Series) -> Trace:
+    trace = _marked(own) | {"x": list(own.x), "y": list(own.y), "hovertext": [_safe(text) for text in own.texts]}
+    if own.low:
+        trace["error_y"] = _bars(own.y, own.low, own.high, own.style.colour)
+    return trace | {"meta": {"methods": list(own.methods)}}
 
 
-def curves(content: Mapping[str, Any], names: Sequence[str], metric: str, scale: float) -> Chart | None:
-    """Scores during training, the median over the runs as a line and their range as a band."""
-    steps = content["steps"]
-    kept = _thinned(len(steps))
-    views, rows = [], []
-    for part, label in _PARTS.items():
-        traces: list[Trace] = []
-        levels: list[float] = []
-        for place, name in enumerate(names):
-            found = training_curves.course(content, name, part) if _has(content, part) else None
-            if found is None:
-                continue
-            low, middle, high = ([values[k] / scale for k in kept] for values in found)
-            at = [steps[k] for k in kept]
-            levels += [value for value in middle if value > 0]
-            traces += _line_with_band(name, place, at, low, middle, high, at_what(content))
-            if part == "test":
-                few = [kept[round(k * (len(kept) - 1) / 5)] for k in range(6)] if len(kept) > 6 else kept
-                rows.append(Row(name, [number(found.middle[k], scale) for k in few]))
-                headings = [f"{at_what(content)} {steps[k]:,}" for k in few]
-        if traces:
-            layout = {
-                "xaxis": {"title": {"text": at_what(content)}},
-                "yaxis": {
-                    "title": {"text": f"{_safe(metric_name(metric))}{times(scale)}"},
-                    **_scaled(levels, _CURVES_LOG_FROM),
-                },
-            }
-            views.append(View(label, traces, layout))
-    if not rows:
-        return None
-    table = Table(f"Median test score over the runs{times(scale)}", headings, rows)
-    caption = "The line is the median over the runs, the band their range. Drag to zoom, double-click to go back."
-    return Chart("Scores during training", caption, views, table)
-
-
-def entropies(content: Mapping[str, Any], names: Sequence[str]) -> Chart | None:
-    """Estimates of the entropy of the features after every epoch: mean over the runs, and their range."""
-    epochs, views, rows = content["epochs"], [], []
-    time, ends = at_what({"steps": epochs}), []
-    for estimator, label in entropy.LABELS.items():
-        for part, images in _ENTROPY_PARTS.items():
-            traces: list[Trace] = []
-            for place, name in enumerate(names):
-                found = entropy.band(content, name, part, estimator)
-                if found is not None:
-                    traces += _line_with_band(name, place, epochs, found.low, found.mean, found.high, time)
-                    if part == "test":
-                        ends.append((name, estimator, f"{number(found.mean[0])} → {number(found.mean[-1])}"))
-            if traces:
-                layout = {"xaxis": {"title": {"text": time}}, "yaxis": {"title": {"text": label}}}
-                views.append(View(f"{estimator}, {images}", traces, layout))
-    for name in dict.fromkeys(name for name, _, _ in ends):
-        own = {estimator: text for each, estimator, text in ends if each == name}
-        rows.append(Row(name, [own.get(estimator, "") for estimator in entropy.LABELS]))
-    if not views:
-        return None
-    table = Table(f"Test rows, after the first → the last {time}", list(entropy.LABELS.values()), rows)
-    caption = "Of the features of fixed rows. The line is the mean over the runs, the band their range."
-    return Chart("Entropy of the features during training", caption, views, table)
-
-
-def costs(summary: Mapping[str, Any]) -> Chart:
-    """Time and memory over the baseline's, in percent, beside the paper's."""
-    views, rows = [], []
-    for what, own in cost.increases(summary).items():
-        traces: list[Trace] = []
-        told = [False, False]
-        for row, (name, pair) in enumerate(own.items()):
-            for place, label in enumerate(("measured", "the paper")):
-                value = pair[place]
-                if value is None:
-                    continue
-                said = [f"{_safe(name)}<br>{label}: {number(value, sign=True)}%"]
-                trace = _means(name, row, value, said, name=label, first=not told[place])
-                if place:
-                    trace["marker"] = {"color": INK, "symbol": "star", "size": 11}
-                traces.append(trace)
-                told[place] = True
-            rows.append(Row(f"{name}, {what}", [number(value, sign=True) for value in pair]))
-        layout = {
-            "xaxis": {"title": {"text": f"{what}, % over the baseline's"}},
-            "shapes": [_zero_line()],
-            "meta": {"rows": list(own)},
-        }
-        if traces:
-            views.append(View(what, traces, layout))
-    table = Table("Percent over the baseline's", ["measured", "the paper"], rows)
-    return Chart("Time and memory over the baseline's", "", views, table)
-
-
-def at_what(content: Mapping[str, Any]) -> str:
-    """Whether curves count epochs, from 1 on one by one, or steps.
-
-    Example:
-        >>> at_what({"steps": [1, 2, 3]}), at_what({"steps": [0, 1000]})
-        ('epoch', 'step')
-    """
-    steps = list(content["steps"])
-    return "epoch" if steps == list(range(1, len(steps) + 1)) else "step"
-
-
-def colour(place: int) -> str:
-    """Of the method at a place among the others, in all figures that tell methods apart by colours.
-
-    Example:
-        >>> colour(0), colour(0) == colour(7)
-        ('#0072B2', True)
-    """
-    return _look(place)[0]
-
-
-def _safe(text: str) -> str:
-    """Plotly reads tags in texts."""
-    return html.escape(text, quote=False)
-
-
-def _look(place: int) -> tuple[str, str, str]:
-    own, marker, _ = entropy.LOOKS[place % len(entropy.LOOKS)]
-    return own if own != "#000000" else INK, _SYMBOLS.get(marker, "x"), _DASHES[place % len(_DASHES)]
-
-
-def _dots(
-    method: str, row: int, values: list[float], said: list[str], *, offset: float, name: str, first: bool
-) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "showlegend": first,
-        "legendgroup": name,
-        "x": values,
-        "y": [row + offset] * len(values),
-        "hovertext": said,
-        "hoverinfo": "text",
-        "marker": {"color": "rgba(0,0,0,0)", "size": 7, "line": {"color": MUTED, "width": 1.3}},
-        "meta": {"method": method, "row": True, "offset": offset},
-    }
-
-
-def _means(method: str, row: int, value: float, said: list[str], *, name: str, first: bool) -> Trace:
-    trace = _dots(method, row, [value], said, offset=0.0, name=name, first=first)
-    return trace | {"marker": {"color": ACCENT, "size": 10}}
-
-
-def _line_with_band(
-    name: str,
-    place: int,
-    at: Sequence[float],
-    low: Sequence[float],
-    middle: Sequence[float],
-    high: Sequence[float],
-    counted: str,
-) -> list[Trace]:
-    colour, symbol, dash = _look(place)
+def _line(own: Series, x: Axis) -> list[Trace]:
+    """A line above its band; long ones are thinned."""
+    kept = _thinned(len(own.x))
+    at, middle, low, high = ([values[k] for k in kept] for values in (own.x, own.y, own.low, own.high))
+    names, style = [own.methods[k] for k in kept], own.style
+    one = len(set(names)) == 1
+    if own.texts:
+        said: Trace = {"hovertext": [_safe(own.texts[k]) for k in kept], "hoverinfo": "text"}
+    else:
+        numbers = f"{_safe(x.title)} %{{x:,.3~g}}" if x.from_zero else f"{_safe(x.title)} %{{x:,}}"
+        said = {"hovertemplate": f"%{{fullData.name}}<br>{numbers}: %{{y:.3g}}<extra></extra>"}
     line = {
         "type": "scatter",
-        "mode": "lines" if len(at) > 20 else "lines+markers",
-        "name": _safe(name),
-        "x": list(at),
+        "mode": "lines+markers" if own.texts or len(at) <= _MOST_MARKERS else "lines",
+        "name": _safe(own.label),
+        "x": at,
         "y": _rounded(middle),
-        "hovertemplate": f"%{{fullData.name}}<br>{counted} %{{x:,}}: %{{y:.3g}}<extra></extra>",
-        "line": {"color": colour, "dash": dash, "width": 2},
-        "marker": {"color": colour, "symbol": symbol, "size": 6},
-        "meta": {"method": name},
+        "line": {"color": style.colour, "dash": style.dash, "width": 2},
+        "marker": {"color": style.colour, "symbol": style.marker, "size": 8 if own.texts else 6},
+        "meta": {"method": names[0]} if one else {"methods": names},
     }
-    return [_band(at, low, high, colour, {"method": name}), line]
-
-
-def _band(at: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, meta: dict[str, Any]) -> Trace:
-    return {
+    band = {
         "type": "scatter",
         "mode": "lines",
         "x": [*at, *reversed(at)],
         "y": _rounded([*high, *reversed(low)]),
         "fill": "toself",
-        "fillcolor": colour,
+        "fillcolor": style.colour,
         "opacity": 0.15,
-        "line": {"width": 0, "color": colour},
+        "line": {"width": 0, "color": style.colour},
         "hoverinfo": "skip",
-        "showlegend": False,
-        "meta": {**meta, "band": True},
+        "meta": {**({"method": names[0]} if one else {"methods": [*names, *reversed(names)]}), "band": True},
+    }
+    return [band, line | said]
+
+
+def _marked(own: Series) -> Trace:
+    """Points apart from each other."""
+    colour, symbol = own.style.colour, own.style.marker
+    if symbol == "ring":
+        marker: Trace = {"color": "rgba(0,0,0,0)", "size": 7, "line": {"color": colour, "width": 1.3}}
+    else:
+        marker = {"color": colour, "symbol": symbol, "size": 11 if symbol == "star" else 10}
+    return {"type": "scatter", "mode": "markers", "name": _safe(own.label), "hoverinfo": "text", "marker": marker}
+
+
+def _bars(
+    middle: Sequence[float], low: Sequence[float | None], high: Sequence[float | None], colour: str
+) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "array": [None if end is None else end - value for value, end in zip(middle, high, strict=True)],
+        "arrayminus": [None if end is None else value - end for value, end in zip(middle, low, strict=True)],
+        "width": _BAR,
+        "thickness": 2,
+        "color": colour,
     }
 
 
-def _paper_points(summary: Mapping[str, Any], key: str, scale: float) -> list[Trace]:
-    variants, paper = summary["variants"], summary.get("paper") or {}
-    at = {name: variants.get(name, {}).get(key) for name, own in paper.items() if own.get("mean") is not None}
-    names = [name for name, place in at.items() if place is not None]
-    if not names:
-        return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "the paper",
-            "x": [at[name] for name in names],
-            "y": [paper[name]["mean"] / scale for name in names],
-            "hovertext": [f"{_safe(name)}<br>the paper: {number(paper[name]['mean'], scale)}" for name in names],
-            "hoverinfo": "text",
-            "marker": {"color": INK, "symbol": "star", "size": 11},
-            "meta": {"methods": names},
-        }
-    ]
-
-
-def _variant(summary: Mapping[str, Any], key: str, value: float, series: str | None, of: str) -> str:
-    """The name of the variant at a place of a line."""
-    for name, changes in summary["variants"].items():
-        there = changes.get(key) is not None and float(changes[key]) == value
-        if there and (not series or str(changes[series]) == of):
-            return str(name)
-    raise KeyError(f"{key}={value}")
-
-
-def _keys(variants: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(key for changes in variants.values() for key in changes if key != "method"))
-
-
-def _numeric_keys(variants: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Those with three numbers or more."""
-    found = []
-    for key in _keys(variants):
-        values = [changes[key] for changes in variants.values() if changes.get(key) is not None]
-        plain = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-        if plain and len(set(values)) >= 3:
-            found.append(key)
+def _shapes(level: Level, upright: bool) -> list[dict[str, Any]]:
+    """A line across everything, behind it its band."""
+    at, along = ("x", "y") if upright else ("y", "x")
+    across = {f"{along}0": 0, f"{along}1": 1, f"{along}ref": "paper", "layer": "below"}
+    line = {"color": INK, "width": 1.3, "dash": level.dash}
+    found = [{"type": "line", f"{at}0": level.value, f"{at}1": level.value, "line": line, **across}]
+    if level.low is not None:
+        ends = {f"{at}0": level.low, f"{at}1": level.high}
+        found.append({"type": "rect", **ends, "fillcolor": INK, "opacity": 0.08, "line": {"width": 0}, **across})
     return found
 
 
-def _scaled(values: Sequence[float], log_from: float = _LOG_FROM) -> dict[str, Any]:
-    """A logarithmic axis where the numbers ask for one, with ticks at 1, 2 and 5 or, over many decades, at 1."""
-    if not values or min(values) <= 0 or max(values) / min(values) < log_from:
-        return {}
-    first, last = (math.floor(math.log10(value)) for value in (min(values), max(values)))
-    digits = (1,) if last - first > 2 else (1, 2, 5)
-    ticks = [digit * 10.0**power for power in range(first, last + 2) for digit in digits]
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+def _key(level: Level) -> Trace:
+    """What stands in the legend for a line that is a shape: a trace without points."""
+    line, nothing = {"color": INK, "dash": level.dash, "width": 1.3}, {"x": [None], "y": [None], "hoverinfo": "skip"}
+    trace = {"type": "scatter", "mode": "lines", "name": _safe(level.label), "line": line, "marker": {"color": INK}}
+    return trace | nothing | {"meta": {"key": True}}
 
 
-def _from_zero(values: Sequence[float]) -> dict[str, Any]:
-    """An axis that begins at zero where the numbers are not all far from it."""
-    return {"rangemode": "tozero"} if values and 0 <= min(values) < max(values) / 2 else {}
+def _axis(axis: Axis) -> dict[str, Any]:
+    found: dict[str, Any] = {"title": {"text": _safe(axis.title)}, "tickformat": ","}
+    if axis.log:
+        found["type"] = "log"
+    if axis.ticks:
+        found |= {"tickvals": list(axis.ticks), "ticktext": [tick(value) for value in axis.ticks]}
+    if axis.from_zero:
+        found["rangemode"] = "tozero"
+    return found
 
 
-def _zero_line() -> dict[str, Any]:
-    line = {"color": INK, "width": 1.3, "dash": "dash"}
-    return {"type": "line", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "yref": "paper", "line": line, "layer": "below"}
-
-
-def _level(value: float) -> dict[str, Any]:
-    line = {"color": INK, "width": 1.3, "dash": "dash"}
-    return {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": value, "y1": value, "line": line, "layer": "below"}
-
-
-def _base(summary: Mapping[str, Any]) -> str:
-    return str(summary.get("baseline") or next(name for name in summary["methods"] if name not in summary["paired"]))
-
-
-def _at(summary: Mapping[str, Any]) -> str:
-    return "" if comparison.scored_once(summary) else " Best on validation."
-
-
-def _has(content: Mapping[str, Any], part: str) -> bool:
-    return all(part in run for run in content["runs"])
+def _safe(text: str) -> str:
+    """Plotly reads tags in texts."""
+    return html.escape(text, quote=False).replace("\n", "<br>")
 
 
 def _thinned(length: int) -> list[int]:
-    """At most so many places, the first and the last among them."""
+    """Evenly spaced places, the first and the last among them, no more than a page draws."""
     if length <= _MOST_STEPS:
         return list(range(length))
     return [round(k * (length - 1) / (_MOST_STEPS - 1)) for k in range(_MOST_STEPS)]
 
 
-def _rounded(values: Sequence[float]) -> list[float]:
+def _rounded(values: Sequence[Any]) -> list[float]:
     return [float(f"{value:.4g}") for value in values]

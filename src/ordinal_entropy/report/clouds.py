@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from ordinal_entropy import arrays, estimators, files, runs
 from ordinal_entropy.comparison.text import count, number
 from ordinal_entropy.figures import embedding
-from ordinal_entropy.report.reading import KeptRun, picture
+from ordinal_entropy.report.reading import FinishedRun, picture
+from ordinal_entropy.results.distances import ordinality
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.vision import portraits
 
@@ -41,6 +43,7 @@ class Cloud(NamedTuple):
     content: dict[str, Any]
     table: Table
     caption: str
+    distances: Figure | None  # of the features against those of the targets, after the last epoch
 
 
 class _Saved(NamedTuple):
@@ -62,7 +65,7 @@ def missing() -> str | None:
     return f"that needs {' and '.join(lacking)}: pip install 'ordinal-entropy[train,report]', then make the page again"
 
 
-def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None = None) -> Cloud | None:
+def cloud(chosen: Mapping[str, FinishedRun], cache: Path, progress: Progress | None = None) -> Cloud | None:
     """The features that runs saved, laid out together.
 
     Args:
@@ -103,6 +106,7 @@ def cloud(chosen: Mapping[str, KeptRun], cache: Path, progress: Progress | None 
         _content(names, epochs, rows, saved, flat, sphere, part, found[names[0]]),
         _table(names, epochs, rows, saved),
         _caption(part, rows, total, names, list(found), epochs, shared, lost, next(iter(chosen.values())).seed),
+        _distances({name: saved[name, epochs[-1]] for name in names}, rows),
     )
 
 
@@ -173,6 +177,16 @@ def _table(names: Sequence[str], epochs: Sequence[int], rows: Array, saved: Mapp
             found.append(Row(f"{name}, {_time(epochs)} {epoch}", cells))
     headings = ["ordinality", "meanNN entropy on the sphere", "effective rank"]
     return Table("The features that are drawn", headings, found)
+
+
+def _distances(last: Mapping[str, _Saved], rows: Array) -> Figure | None:
+    """Of the rows that are drawn and have a target; None where there are no two."""
+    targets = next(iter(last.values())).targets[rows]
+    known = numpy.isfinite(targets)
+    if known.sum() < 2:
+        return None
+    features = {name: own.features[rows][known] for name, own in last.items()}
+    return ordinality(features, dict.fromkeys(features, targets[known]), names={name: name for name in features})
 
 
 def _caption(
@@ -285,7 +299,7 @@ def _bytes(values: Array, low: float, high: float) -> str:
 
 
 def _spread_out(values: Sequence[int], most: int) -> list[int]:
-    """At most so many, evenly, the first and the last among them.
+    """At most ``most`` of the values, evenly spaced, the first and the last among them.
 
     Example:
         >>> _spread_out([1, 2, 3, 4, 5, 6, 7], 3), _spread_out([4, 9], 3)

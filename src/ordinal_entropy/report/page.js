@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const NARROW = 560, MOST_BANDS = 5;
-  // light -> dark, for the colours that report/charts.py and figures use
+  // light -> dark, for the colours of results/figures.py
   const DARK = {
     "#0072B2": "#5cb3ec", "#7a7f87": "#9aa0a8", "#1c1e21": "#e8eaed", "#D55E00": "#f58a45", "#009E73": "#35c99d",
     "#CC79A7": "#e3a0c6",
@@ -39,7 +39,8 @@
     const keep = methods.map((name, k) => (chosen(name) ? k : -1)).filter((k) => k >= 0);
     if (!keep.length) return null;
     const cut = (list) => (Array.isArray(list) ? keep.map((k) => list[k]) : list);
-    return { ...trace, x: cut(trace.x), y: cut(trace.y), hovertext: cut(trace.hovertext) };
+    const bars = trace.error_y && { ...trace.error_y, array: cut(trace.error_y.array), arrayminus: cut(trace.error_y.arrayminus) };
+    return { ...trace, x: cut(trace.x), y: cut(trace.y), hovertext: cut(trace.hovertext), ...(bars && { error_y: bars }) };
   }
 
   function clipped(traces, rows) {
@@ -79,7 +80,7 @@
     const bands = traces.filter((trace) => trace.meta && trace.meta.band).length;
     if (bands > MOST_BANDS) traces = traces.filter((trace) => !trace.meta.band);
     plot.nextElementSibling.replaceChildren();
-    if (!traces.length) {
+    if (traces.every((trace) => trace.meta && trace.meta.key)) {
       Plotly.purge(plot);
       plot.replaceChildren(element("p", { className: "empty", textContent: "No method is chosen." }));
       return;

@@ -11,6 +11,7 @@ from ordinal_entropy import __version__
 from ordinal_entropy.report import charts
 from ordinal_entropy.report.reading import LeftOut, as_read
 from ordinal_entropy.report.sections import Section
+from ordinal_entropy.results.figures import style
 
 _MOST_LEFT_OUT = 8  # that are named at once
 
@@ -23,7 +24,7 @@ def page(sections: Sequence[Section], left_out: Sequence[LeftOut], *, title: str
         left_out: what is not on the page, and why.
         title: of the page.
         folder: that it was made of.
-        command: that makes it anew.
+        command: that writes the page again.
     """
     try:
         from jinja2 import Environment, StrictUndefined
@@ -73,11 +74,8 @@ def _data(section: Section) -> dict[str, Any]:
     """What the page's script needs of a section."""
     return {
         "methods": section.methods,
-        "colours": [charts.colour(place) for place in range(len(section.methods))],
-        "charts": [
-            {"views": [{"traces": view.traces, "layout": view.layout} for view in chart.views]}
-            for chart in section.charts
-        ],
+        "colours": [style(place).colour for place in range(len(section.methods))],
+        "charts": [{"views": charts.views(figure)} for figure in section.charts],
         "cloud": section.cloud.content if section.cloud else None,
     }
 

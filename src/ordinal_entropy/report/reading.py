@@ -28,8 +28,8 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeptRun:
-    """A run that is over."""
+class FinishedRun:
+    """A finished run."""
 
     path: Path
     name: str  # of its folder, seen from the one that is asked for
@@ -49,7 +49,7 @@ class KeptRun:
 
 
 @dataclass(frozen=True)
-class KeptStudy:
+class FinishedStudy:
     """A comparison of methods over seeds: one that a study wrote, or runs that allow for one."""
 
     path: Path
@@ -57,7 +57,7 @@ class KeptStudy:
     summary: dict[str, Any]
     curves: dict[str, Any] | None
     entropies: dict[str, Any] | None
-    runs: list[KeptRun]
+    runs: list[FinishedRun]
 
 
 @dataclass
@@ -65,8 +65,8 @@ class Found:
     """Everything in a folder."""
 
     folder: Path
-    studies: list[KeptStudy] = field(default_factory=list)
-    runs: list[KeptRun] = field(default_factory=list)
+    studies: list[FinishedStudy] = field(default_factory=list)
+    runs: list[FinishedRun] = field(default_factory=list)
     diagnoses: dict[str, dict[str, Any]] = field(default_factory=dict)  # by the names of their folders
     left_out: list[LeftOut] = field(default_factory=list)
 
@@ -129,9 +129,7 @@ def _look(folder: Path, found: Found, depth: int) -> None:
             found.runs.append(run)
         return
     if (folder / "study.json").is_file():
-        found.without(
-            folder, "a study that is not over: there is no summary.json yet; the same command goes on with it"
-        )
+        found.without(folder, "an unfinished study: there is no summary.json yet; the same command resumes it")
     if depth < _DEEPEST:
         for child in _folders(folder):
             _look(child, found, depth + 1)
@@ -167,7 +165,7 @@ def _mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-def _study(folder: Path, found: Found) -> KeptStudy:
+def _study(folder: Path, found: Found) -> FinishedStudy:
     summary = _mapping(folder / "summary.json")
     _check(summary)
     summary.setdefault("baseline", next(name for name in summary["methods"] if name not in summary["paired"]))
@@ -180,7 +178,7 @@ def _study(folder: Path, found: Found) -> KeptStudy:
     rounds = [place / "training" for place in inside if (place / "training").is_dir()]
     inside += [place for each in rounds for place in _folders(each)]
     kept = [_run(place, found) for place in inside if (place / "recipe.json").is_file()]
-    return KeptStudy(
+    return FinishedStudy(
         folder,
         found.name(folder),
         summary,
@@ -208,22 +206,22 @@ def _beside(path: Path, found: Found) -> dict[str, Any] | None:
     return found.attempted(path, lambda: _mapping(path)) if path.is_file() else None
 
 
-def _run(folder: Path, found: Found) -> KeptRun | None:
-    """A run that is over and of this version; else None, and a note."""
+def _run(folder: Path, found: Found) -> FinishedRun | None:
+    """A finished run of this version; else None, and a note."""
 
-    def whole() -> KeptRun:
+    def whole() -> FinishedRun:
         run = runs.open(folder)
         if not (folder / "result.json").is_file():
             failure = run.failure()
             if failure is not None:
                 raise ValueError(f"the run failed: {failure['type']}: {failure['message'] or 'no message'}")
-            raise ValueError("half-written: there is a recipe.json but no result.json, so the run is not over")
+            raise ValueError("half-written: there is a recipe.json but no result.json, so the run is not finished")
         theirs, ours = _version(run.environment), _version(present_environment())
         if theirs != ours:
             raise ValueError(f"a run of version {theirs or 'unknown'}; this is {ours}")
         inside = [folder, *(child for child in _folders(folder) if (child / "metrics.jsonl").is_file())]
         metrics = next((lines for lines in (runs.Run(p, {}, "", 0).metrics() for p in inside) if lines), [])
-        return KeptRun(
+        return FinishedRun(
             folder,
             found.name(folder),
             run.method,
@@ -243,7 +241,7 @@ def _version(environment: Any) -> str | None:
 
 def _compare_alike(found: Found) -> None:
     """Makes a study of runs of one recipe by several methods over the same seeds; the others stay runs."""
-    alike: dict[str, list[KeptRun]] = {}
+    alike: dict[str, list[FinishedRun]] = {}
     for run in found.runs:
         alike.setdefault(json.dumps([flat(run.recipe), run.result.get("metric")], sort_keys=True), []).append(run)
     for group in alike.values():
@@ -253,8 +251,8 @@ def _compare_alike(found: Found) -> None:
             found.runs = [run for run in found.runs if run not in group]
 
 
-def _study_of(group: Sequence[KeptRun], found: Found) -> KeptStudy | None:
-    by_method: dict[str, dict[int, KeptRun]] = {}
+def _study_of(group: Sequence[FinishedRun], found: Found) -> FinishedStudy | None:
+    by_method: dict[str, dict[int, FinishedRun]] = {}
     for run in group:
         by_method.setdefault(run.method, {})[run.seed] = run
     seeds = sorted({run.seed for run in group})
@@ -279,10 +277,10 @@ def _study_of(group: Sequence[KeptRun], found: Found) -> KeptStudy | None:
     )
     made |= {"baseline": names[0], "variants": {name: {"method": name} for name in names}}
     title = f"{len(group)} runs of {first.recipe.get('task', 'one recipe')}"
-    return KeptStudy(found.folder, title, as_read(made), curves_of(group), None, list(group))
+    return FinishedStudy(found.folder, title, as_read(made), curves_of(group), None, list(group))
 
 
-def curves_of(group: Sequence[KeptRun], *, by_run: bool = False) -> dict[str, Any] | None:
+def curves_of(group: Sequence[FinishedRun], *, by_run: bool = False) -> dict[str, Any] | None:
     """Scores during training as in a study's curves.json, from what the runs logged; None where they differ in steps.
 
     Args:
@@ -302,7 +300,7 @@ def curves_of(group: Sequence[KeptRun], *, by_run: bool = False) -> dict[str, An
     return {"steps": steps, "runs": lines}
 
 
-def logged_metric(run: KeptRun) -> dict[str, str] | None:
+def logged_metric(run: FinishedRun) -> dict[str, str] | None:
     """For training, validation and test rows the key of the score in ``metrics.jsonl``: the one that all three have."""
     keys = run.metrics[0].keys() if run.metrics else []
     parts = ("train", "validation", "test")

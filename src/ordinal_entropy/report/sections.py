@@ -11,11 +11,11 @@ from ordinal_entropy import methods, tasks
 from ordinal_entropy.comparison.text import NONE, count, metric_name, number
 from ordinal_entropy.comparison.verdicts import Verdict, verdict
 from ordinal_entropy.recipes import flat
-from ordinal_entropy.report import charts, clouds
-from ordinal_entropy.report.charts import Chart
+from ordinal_entropy.report import clouds
 from ordinal_entropy.report.clouds import Cloud, Progress
-from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric, picture
-from ordinal_entropy.results import tables
+from ordinal_entropy.report.reading import FinishedRun, FinishedStudy, Found, curves_of, logged_metric, picture
+from ordinal_entropy.results import summary_figures, tables, training_figures
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 
 _AGAIN = "A folder that holds a finished study is read back, not run again: give a new one by --out."
@@ -38,7 +38,7 @@ class Section:
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)  # to choose among
-    charts: list[Chart] = field(default_factory=list)
+    charts: list[Figure] = field(default_factory=list)
     cloud: Cloud | None = None
     cloud_note: str = ""  # why there is none
     pictures: dict[str, str] = field(default_factory=dict)  # by the names of their files
@@ -48,10 +48,10 @@ class Section:
     settings: list[Table] = field(default_factory=list)
 
 
-def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | None = None) -> Section:
+def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress | None = None) -> Section:
     """The verdict first, then tables, figures, and all that is needed to run it again."""
     summary, shown = study.summary, study.summary.get("shown") or {}
-    scale = float(shown.get("scale") or _scale(summary))
+    scale = tables.scale_of(summary)
     names = list(summary["methods"])
     alone = study.path == found.folder
     section = Section(
@@ -68,7 +68,7 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
         made = found.attempted(f"{study.name}: {what}", make)
         for each in made if isinstance(made, list) else [made]:
             if each is not None:
-                (section.charts if isinstance(each, Chart) else section.tables).append(each)
+                (section.charts if isinstance(each, Figure) else section.tables).append(each)
 
     if "memory_mb" in summary:
         add("costs", lambda: tables.costs(summary))
@@ -78,15 +78,15 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
     add("claims", lambda: tables.claims(summary))
     add("further scores", lambda: tables.details(summary, shown.get("details") or {}))
     if "memory_mb" in summary:
-        add("the figure of costs", lambda: charts.costs(summary))
-    add("the figure of differences", lambda: charts.paired_differences(summary, scale))
-    add("the figure of scores", lambda: charts.scores(summary, scale))
-    add("the figures against a setting", lambda: charts.sweeps(summary, scale))
-    curves, entropies = study.curves, study.entropies
+        add("the figure of costs", lambda: summary_figures.costs(summary))
+    add("the figure of differences", lambda: summary_figures.differences(summary, scale))
+    add("the figure of scores", lambda: summary_figures.scores(summary, scale))
+    add("the figures against a setting", lambda: summary_figures.sweeps(summary, scale))
+    curves, entropies, called = study.curves, study.entropies, {name: name for name in names}
     if curves is not None:
-        add("curves.json", lambda: charts.curves(curves, names, str(summary["metric"]), scale))
+        add("curves.json", lambda: training_figures.scores(curves, called, str(summary["metric"]), scale))
     if entropies is not None:
-        add("entropies.json", lambda: charts.entropies(entropies, names))
+        add("entropies.json", lambda: training_figures.entropies(entropies, called))
     _add_cloud(section, _runs_by_variant(study), found, cache, progress)
     if alone:
         _add_pictures(section, study.path)
@@ -94,7 +94,7 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
     return section
 
 
-def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progress | None = None) -> Section:
+def of_runs(runs: Sequence[FinishedRun], found: Found, cache: Path, progress: Progress | None = None) -> Section:
     """Runs of one task that do not make up a comparison: their scores, curves and features."""
     first, names = runs[0], [run.name for run in runs]
     task = str(first.recipe.get("task") or "one recipe")
@@ -110,7 +110,7 @@ def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progre
     curves = found.attempted("curves of the runs", lambda: curves_of(runs, by_run=True))
     if curves is not None:
         metric = str(first.result.get("metric") or (logged_metric(first) or {"test": "score"})["test"])
-        chart = charts.curves(curves, names, metric.removeprefix("test_"), 1.0)
+        chart = training_figures.scores(curves, {name: name for name in names}, metric.removeprefix("test_"), 1.0)
         section.charts += [chart] if chart is not None else []
     _add_cloud(section, {run.name: run for run in runs}, found, cache, progress)
     for run in runs[:_MOST_RUNS]:
@@ -119,8 +119,8 @@ def of_runs(runs: Sequence[KeptRun], found: Found, cache: Path, progress: Progre
         section.commands.append(command)
     for run in runs[:_MOST_RUNS]:
         prefix = "" if len(runs) == 1 else f"{run.name}: "
-        section.settings.append(tables.pairs(f"{prefix}recipe", flat(run.recipe)))
-    section.settings.append(tables.pairs("Environment", first.environment))
+        section.settings.append(tables.key_values(f"{prefix}recipe", flat(run.recipe)))
+    section.settings.append(tables.key_values("Environment", first.environment))
     return section
 
 
@@ -178,7 +178,7 @@ def _measured(each: Sequence[Mapping[str, Any]], difference: Mapping[str, Any] |
 
 
 def _add_cloud(
-    section: Section, runs: Mapping[str, KeptRun], found: Found, cache: Path, progress: Progress | None
+    section: Section, runs: Mapping[str, FinishedRun], found: Found, cache: Path, progress: Progress | None
 ) -> None:
     if not any(run.features for run in runs.values()):
         return
@@ -187,6 +187,8 @@ def _add_cloud(
         return
     before = len(found.left_out)
     section.cloud = found.attempted(f"{section.title}: features", lambda: clouds.cloud(runs, cache, progress))
+    if section.cloud is not None and section.cloud.distances is not None:
+        section.charts.append(section.cloud.distances)
     if section.cloud is None and len(found.left_out) > before:
         section.cloud_note = found.left_out[-1].why.rstrip(".")
 
@@ -206,7 +208,7 @@ def _add_pictures(section: Section, folder: Path) -> None:
         section.notes.append(f"Pictures in the folder that are not on this page, {why}: {', '.join(without)}.")
 
 
-def _runs_by_variant(study: KeptStudy) -> dict[str, KeptRun]:
+def _runs_by_variant(study: FinishedStudy) -> dict[str, FinishedRun]:
     """Of the first seed that most variants have a run of."""
     summary, found = study.summary, {}
     for name, changes in (summary.get("variants") or {}).items():
@@ -236,13 +238,13 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
         section.commands = [again]
     else:
         section.commands_note = _OWN_LOOP
-    section.settings.append(tables.pairs("Recipe", flat(summary.get("recipe") or {})))
+    section.settings.append(tables.key_values("Recipe", flat(summary.get("recipe") or {})))
     for label, recipe in (summary.get("recipes") or {}).items():
-        section.settings.append(tables.pairs(f"Recipe of {label}", flat(recipe)))
+        section.settings.append(tables.key_values(f"Recipe of {label}", flat(recipe)))
     took = (summary.get("seconds") or {}).get("data_and_training")
     ran = {"device": summary.get("device"), "seconds of data and training": took}
     known = {key: value for key, value in ran.items() if value is not None}
-    section.settings.append(tables.pairs("Environment", {**(summary.get("environment") or {}), **known}))
+    section.settings.append(tables.key_values("Environment", {**(summary.get("environment") or {}), **known}))
 
 
 def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, Any]) -> tuple[str, str]:
@@ -255,7 +257,7 @@ def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, A
     return command, _UNRECORDED if options is None else _NEW
 
 
-def _scores_of(runs: Sequence[KeptRun]) -> Table:
+def _scores_of(runs: Sequence[FinishedRun]) -> Table:
     rows = []
     for run in runs:
         metric = logged_metric(run)
@@ -280,14 +282,6 @@ def _about(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _scale(summary: Mapping[str, Any]) -> float:
-    """What small scores are shown in multiples of, so that the baseline's mean has digits before the point."""
-    mean = summary["methods"][summary["baseline"]].get("mean")
-    if not mean or abs(mean) >= 0.1:
-        return 1.0
-    return 1e-3 if abs(mean) >= 1e-4 else 1e-6
-
-
 def _meanings(summary: Mapping[str, Any]) -> dict[str, str]:
     changes = summary.get("variants") or {}
     return _described({name: str(changes.get(name, {}).get("method", name)) for name in summary["methods"]})
@@ -310,9 +304,9 @@ def _with_interval(own: Mapping[str, Any], unit: str, *, sign: bool = False, bar
     return f"{value} ({number(own['low'], scale, sign=sign)} to {number(own['high'], scale, sign=sign)})"
 
 
-def group_by_task(runs: Sequence[KeptRun]) -> list[list[KeptRun]]:
+def group_by_task(runs: Sequence[FinishedRun]) -> list[list[FinishedRun]]:
     """Runs of one task and score together."""
-    found: dict[tuple[str, str], list[KeptRun]] = {}
+    found: dict[tuple[str, str], list[FinishedRun]] = {}
     for run in runs:
         key = str(run.recipe.get("task")), metric_name(str(run.result.get("metric")))
         found.setdefault(key, []).append(run)

@@ -43,16 +43,29 @@ class Table(NamedTuple):
 
 
 def scale_of(summary: Mapping[str, Any]) -> float:
-    """What scores are printed in multiples of, so that the baseline's small mean has digits before the point.
+    """What scores are shown in multiples of: as the summary says, or so that the baseline's mean has digits up front.
 
     Example:
         >>> scale_of({"baseline": "baseline", "methods": {"baseline": {"mean": 0.0031}}})
         0.001
     """
-    mean = summary["methods"][summary["baseline"]]["mean"]
+    shown, mean = (summary.get("shown") or {}).get("scale"), summary["methods"][summary["baseline"]].get("mean")
+    if shown:
+        return float(shown)
     if not mean or math.isnan(mean) or abs(mean) >= 1:
         return 1.0
     return 1e-3 if abs(mean) >= 1e-4 else 1e-6
+
+
+def score_name(summary: Mapping[str, Any], scale: float) -> str:
+    """The score with its scale, of the rows that it is of.
+
+    Example:
+        >>> score_name({"metric": "mse", "methods": {}, "variants": {}}, 1e-3)
+        'Test MSE x 1e-3'
+    """
+    rows = "" if comparison.scored_once(summary) else "Test "
+    return f"{rows}{metric_name(summary['metric'])}{times(scale)}"
 
 
 def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Table:
@@ -85,9 +98,13 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
     n = max(len(own["values"]) for own in methods.values())
     better = "lower" if summary["lower_is_better"] else "higher"
     spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
-    title = f"{'' if once else 'Test '}{metric_name(summary['metric'])}{times(scale)}"
     fast = flat(summary.get("recipe") or {}).get("tf32") and str(summary.get("device", "")).startswith("cuda")
-    return Table(title, headings, rows, f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}.")
+    return Table(
+        score_name(summary, scale),
+        headings,
+        rows,
+        f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}.",
+    )
 
 
 def differences(summary: Mapping[str, Any], scale: float) -> Table | None:
@@ -169,7 +186,7 @@ def claims(summary: Mapping[str, Any]) -> Table | None:
     estimators = list(dict.fromkeys(claim["estimator"] for claim in found))
     by: dict[tuple[str, str], dict[str, str]] = {}
     for claim in found:
-        by.setdefault((claim["claim"], claim["part"]), {})[claim["estimator"]] = _held(claim)
+        by.setdefault((claim["claim"], claim["part"]), {})[claim["estimator"]] = held(claim)
     rows = [
         Row(f"{text} ({'test' if part == 'test' else 'training'})", [own.get(each, NONE) for each in estimators])
         for (text, part), own in by.items()
@@ -178,12 +195,18 @@ def claims(summary: Mapping[str, Any]) -> Table | None:
     return Table("What the paper says of the entropies", estimators, rows, note) if rows else None
 
 
-def pairs(title: str, content: Mapping[str, Any]) -> Table:
+def key_values(title: str, content: Mapping[str, Any]) -> Table:
     """Keys and values."""
     return Table(title, ["value"], [Row(str(key), [_plain(value)]) for key, value in content.items()])
 
 
-def _held(claim: Mapping[str, Any]) -> str:
+def held(claim: Mapping[str, Any]) -> str:
+    """Whether a claim of the paper held, from when on, and in how many of the seeds.
+
+    Example:
+        >>> held({"held": True, "since": 13, "seeds": 2, "of": 3})
+        'held from epoch 13 (2 of 3)'
+    """
     if claim["held"] is None:
         return "no number"
     since = f" from epoch {claim['since']}" if claim.get("since") else ""

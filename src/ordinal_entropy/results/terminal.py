@@ -56,12 +56,12 @@ def show_titled(console: Console, title: str, grid: Grid) -> None:
     show_grid(console, grid)
 
 
-def show_pairs(console: Console, pairs: Mapping[str, object]) -> None:
+def show_key_values(console: Console, content: Mapping[str, object]) -> None:
     """Prints names with their values, indented, then an empty line."""
     found = Grid.grid(padding=(0, 2))
     found.add_column(no_wrap=True)
     found.add_column(overflow="fold")
-    for name, value in pairs.items():
+    for name, value in content.items():
         found.add_row(name, Text(str(value)))
     console.print(Padding(found, (0, 0, 1, 2)))
 

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from ordinal_entropy.recipes import (
     leaves,
     lookup,
     override,
-    pairs,
+    parse_settings,
 )
 from ordinal_entropy.studies import age, crowd, depth, entropy, fig4a, fig4b, init, table1, table6, table7
-from ordinal_entropy.studies.grid import plans_of, seeds_from, summary_of
+from ordinal_entropy.studies.grid import Variant, plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.study import Picture, Study
 from ordinal_entropy.training.plans import Progress
 
@@ -77,25 +78,46 @@ def describe(name: str) -> str:
     return get(name).about
 
 
-def settled(name: str, settings: Settings = (), preset: str = "paper") -> tuple[Any, Any]:
-    """Keys of the study and its recipe, with every ``key=value`` in place; the study's own keys come first.
+@dataclass(frozen=True)
+class ResolvedStudy:
+    """A study with every setting in place: its keys, its variants, and their recipes."""
+
+    name: str
+    preset: str
+    settings: Settings
+    keys: Any
+    variants: list[Variant]
+    recipes: dict[str, Any]  # by the labels of the variants
+
+    @property
+    def study(self) -> Study:
+        """What it is made of."""
+        return get(self.name)
+
+    @property
+    def recipe(self) -> Any:
+        """Of variants without a label."""
+        return self.recipes[""]
+
+    @property
+    def purpose(self) -> dict[str, Any]:
+        """What its folder is for."""
+        return {"study": self.name, **flat(described(self.recipe)), **described(self.keys)}
+
+
+def resolve(name: str, settings: Settings = (), preset: str = "paper") -> ResolvedStudy:
+    """A study with every ``key=value`` in place; the study's own keys come first, then those of its recipes.
 
     A preset that the task of the study does not have is a ValueError that names those it has.
 
     Example:
-        >>> keys, recipe = settled("table1-linear", ["seeds=3", "steps=100"])
-        >>> keys.seeds, recipe.training.steps
+        >>> found = resolve("table1-linear", ["seeds=3", "steps=100"])
+        >>> found.keys.seeds, found.recipe.training.steps
         (3, 100)
     """
-    keys, recipes = _settled(name, settings, preset)
-    return keys, recipes[""]
-
-
-def _settled(name: str, settings: Settings, preset: str) -> tuple[Any, dict[str, Any]]:
-    """Keys of the study, and its recipes by the labels of its variants; of those without one, by ""."""
     study = get(name)
     own = list(leaves(study.keys))
-    given = pairs(settings)
+    given = parse_settings(settings)
     keys = override(study.keys, [each for each in given if each.key in own])
     for key, value in leaves(keys).items():
         if value == () != getattr(study.keys, key):
@@ -118,22 +140,25 @@ def _settled(name: str, settings: Settings, preset: str) -> tuple[Any, dict[str,
         return changed(recipe, {**values, **fixed}, rest)
 
     recipes = {"": recipe_of(preset)}
-    for label in {variant.label: None for variant in variants if variant.label}:
-        recipes[label] = recipe_of(lookup(f"preset of {name} with {label}", preset, study.others[label]))
     for variant in variants:
+        if variant.label not in recipes:
+            recipes[variant.label] = recipe_of(
+                lookup(f"preset of {name} with {variant.label}", preset, variant.presets)
+            )
         changed(recipes[variant.label], dict(variant.changes))  # values that no run can have are an error here
     if study.recipes is None:
         for label, made in recipes.items():
             tasks.require_parts(made, [variant.method for variant in variants if variant.label == label])
-    return keys, recipes
+    return ResolvedStudy(name, preset, settings, keys, variants, recipes)
 
 
-def check(name: str, keys: Any, recipe: Any) -> None:
+def check(resolved: ResolvedStudy) -> None:
     """Refuses a recipe without the dataset that a study needs; nothing is read."""
-    study = get(name)
+    study = resolved.study
     if study.recipes is None:
-        study.check(recipe)
-        tasks.load(study.task(keys)).check(recipe)
+        for recipe in resolved.recipes.values():
+            study.check(recipe)
+            tasks.load(study.task(resolved.keys)).check(recipe)
 
 
 def run(
@@ -145,57 +170,59 @@ def run(
     preset: str = "paper",
     jobs: int = 1,
 ) -> dict[str, Any]:
+    """Carries out a study by its name: :func:`carry_out` of what :func:`resolve` makes of the settings."""
+    return carry_out(resolve(name, settings, preset), out, device, progress, jobs)
+
+
+def carry_out(
+    resolved: ResolvedStudy, out: Path, device: str = "cpu", progress: Progress | None = None, jobs: int = 1
+) -> dict[str, Any]:
     """Carries out a study, or reads back a finished one, and writes ``out/summary.json``.
 
     Args:
-        name: one of ``names()``.
-        out: its folder; an unfinished study goes on from the checkpoint there.
-        settings: ``key=value`` for keys of the study and of its recipe, or settings of a file.
+        resolved: what :func:`resolve` returns.
+        out: its folder; an unfinished study resumes from the checkpoint there.
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
-        preset: of the recipe.
         jobs: processes that train runs side by side, where the task does not train them as one stack.
 
     Returns:
         The content of summary.json. Figures are drawn beside it where what they need is installed.
     """
-    study = get(name)
-    keys, recipes = _settled(name, settings, preset)
-    recipe = recipes[""]
+    study, name, keys, variants = resolved.study, resolved.name, resolved.keys, resolved.variants
     if not (out / "summary.json").exists():
-        check(name, keys, recipe)
-    earlier = {**flat(described(type(recipe)())), **described(type(keys)())}
-    summary = finished(out, {"study": name, **flat(described(recipe)), **described(keys)}, earlier)
+        check(resolved)
+    earlier = {**flat(described(type(resolved.recipe)())), **described(type(keys)())}
+    summary = finished(out, resolved.purpose, earlier)
     read_back = summary is not None
     if summary is None:
         if study.measured is not None:
-            found = study.measured(keys, recipe, device, progress)
+            found = study.measured(keys, resolved.recipe, device, progress)
         else:
-            variants, seeds = study.variants(keys), seeds_from(keys.seeds, study.least_seeds)
+            seeds = seeds_from(keys.seeds, study.least_seeds)
             found = summary_of(
                 study.task(keys),
                 variants,
-                recipe,
+                resolved.recipes,
                 seeds,
                 out=out,
                 device=device,
                 progress=progress,
                 paper=study.paper(keys, variants),
                 jobs=jobs,
-                others=recipes,
             )
             published = study.paper_details(keys, variants)
             found |= {"paper_details": published} if published else {}
             if study.further is not None:
-                found |= study.further(variants, plans_of(variants, recipes, seeds), out, device)
-        given = tasks.options_of(settings)
+                found |= study.further(variants, plans_of(variants, resolved.recipes, seeds), out, device)
+        given = tasks.options_of(resolved.settings)
         summary = write_summary(
             out,
             {"study": name, **found},
             about=study.about,
             scale=study.scale,
-            notes=(*study.notes, *([QUICK] if preset == "quick" and study.measured is None else [])),
-            command=["reproduce", name, "--preset", preset, *given, "--device", device],
+            notes=(*study.notes, *([QUICK] if resolved.preset == "quick" and study.measured is None else [])),
+            command=["reproduce", name, "--preset", resolved.preset, *given, "--device", device],
         )
     if all(find_spec(needed) is not None for needed in study.draws_with):
         for path, draw in pictures(name, out).items():

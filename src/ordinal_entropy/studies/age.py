@@ -9,14 +9,19 @@ The paper's numbers are of AgeDB-DIR, single ones without a spread.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ordinal_entropy.recipes import flat
 from ordinal_entropy.studies import paper
-from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
+from ordinal_entropy.studies.grid import (
+    Variant,
+    check_keys,
+    published_rows,
+    require_different,
+    seeds_from,
+    with_strengths,
+)
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Details, Study
+from ordinal_entropy.studies.study import Details, Study, draws_differences
 
 _PUBLISHED_STRENGTH = 1.0
 
@@ -31,9 +36,7 @@ class Methods:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        seeds_from(self.seeds)
-        methods_known(self.methods, first="baseline")
-        _different("strengths", self.strengths)
+        check_keys(self)
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,7 @@ class TightnessWeights:
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
         seeds_from(self.seeds)
-        _different("tightness_weights", self.tightness_weights)
-
-
-def _different(name: str, values: Sequence[float]) -> None:
-    if len(set(values)) < len(values):
-        raise ValueError(f"expected different {name}, got {', '.join(f'{value:g}' for value in values)}")
+        require_different("tightness_weights", self.tightness_weights)
 
 
 def _weighted(keys: TightnessWeights) -> list[Variant]:
@@ -59,25 +57,13 @@ def _weighted(keys: TightnessWeights) -> list[Variant]:
 
 
 def _published_rows(keys: Methods, variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
-    strength = {v.name: dict(v.changes).get("strength", keys.strengths[0]) for v in variants}
-    return {
-        v.name: paper.TABLE4[v.method]
-        for v in variants
-        if v.method in paper.TABLE4 and (v.method == "baseline" or strength[v.name] == _PUBLISHED_STRENGTH)
-    }
+    return published_rows(paper.TABLE4, variants, _PUBLISHED_STRENGTH, keys.strengths[0])
 
 
 def _published_weighted(keys: TightnessWeights, variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
     weights = {v.name: dict(v.changes).get("tightness_weight") for v in variants}
     known = {name: paper.TABLE5[weight] for name, weight in weights.items() if weight in paper.TABLE5}
     return {"baseline": paper.TABLE4["baseline"], **known}
-
-
-def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.differences import draw
-
-    rows = flat(summary["recipe"]).get("train_rows")
-    draw(summary, path, title=f"{title}, {rows:,} training images" if rows else title)
 
 
 def _study(
@@ -97,7 +83,7 @@ def _study(
         paper=lambda keys, rows: {name: Score(own["mae"]) for name, own in published(keys, rows).items()},
         paper_details=published,
         notes=("The paper's numbers are of AgeDB-DIR with a ResNet-50; it gives no spread.",),
-        picture=partial(_picture, title),
+        picture=draws_differences(title),
     )
 
 

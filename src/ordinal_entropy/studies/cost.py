@@ -28,7 +28,7 @@ def measured(steps: Callable[[int], None], device: torch.device, *, warm_up: int
     """Time and peak of memory of steps, in the mean over those that are timed.
 
     Args:
-        steps: carries out so many.
+        steps: carries out that number of steps.
         device: where.
         warm_up: steps before, not timed.
         timed: steps.

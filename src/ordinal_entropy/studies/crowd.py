@@ -9,13 +9,12 @@ The paper's numbers are single ones, without a spread, of images at full size.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
-from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
+from ordinal_entropy.studies.grid import Variant, check_keys, published_rows, with_strengths
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws_differences
 
 _PUBLISHED_STRENGTH = 10.0
 _TITLE = "Table 3, crowds"
@@ -32,10 +31,7 @@ class Table3:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        seeds_from(self.seeds)
-        methods_known(self.methods, first="baseline")
-        if len(set(self.strengths)) < len(self.strengths):
-            raise ValueError(f"expected different strengths, got {', '.join(f'{s:g}' for s in self.strengths)}")
+        check_keys(self)
 
 
 def _fixed(keys: Table3) -> dict[str, Any]:
@@ -45,20 +41,9 @@ def _fixed(keys: Table3) -> dict[str, Any]:
 
 
 def _published(keys: Table3, variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
-    """Of the rows with the published strength, or with that of the recipe."""
-    known, usual = paper.TABLE3[keys.part], keys.strengths[0] if keys.strengths else _PUBLISHED_STRENGTH
-    strength = {v.name: dict(v.changes).get("strength", usual) for v in variants}
-    return {
-        v.name: known[v.method]
-        for v in variants
-        if v.method in known and (v.method == "baseline" or strength[v.name] == _PUBLISHED_STRENGTH)
-    }
-
-
-def _picture(summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.differences import draw
-
-    draw(summary, path, title=_TITLE)
+    """Of the rows with the published strength, which is also that of the recipe."""
+    usual = keys.strengths[0] if keys.strengths else _PUBLISHED_STRENGTH
+    return published_rows(paper.TABLE3[keys.part], variants, _PUBLISHED_STRENGTH, usual)
 
 
 STUDIES = {
@@ -74,6 +59,6 @@ STUDIES = {
             "The paper's numbers are of full-size images, a front end with weights of ImageNet and a strength of 10; "
             "it gives no spread. Its baseline is that of CSRNet's own paper.",
         ),
-        picture=_picture,
+        picture=draws_differences(_TITLE),
     )
 }

@@ -1,4 +1,4 @@
-"""A study of one's own: any methods on any task over the same seeds, as ``ordinal-entropy compare`` carries it out."""
+"""A custom study: any methods on any task over the same seeds, as ``ordinal-entropy compare`` carries it out."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,6 +39,7 @@ class CustomStudy:
         tasks.require_parts(self.recipe, names)
         given = tasks.values_of(self.task, self.recipe, self.settings)
         self.variants = _variants(names, self.strengths, self.recipe, "method.strength" in given)
+        self.recipes = {"": self.recipe}
         self.seed_numbers = seeds_from(self.seeds)
         if self.smallest is not None and not self.stop_early:
             alone = f"{self.smallest:g} alone"
@@ -95,7 +96,7 @@ def check(study: CustomStudy) -> None:
     """Refuses what the task cannot train; nothing is read."""
     task = tasks.load(study.task)
     task.check(study.recipe)
-    for plan in plans_of(study.variants, {"": study.recipe}, study.seed_numbers[:1]):
+    for plan in plans_of(study.variants, study.recipes, study.seed_numbers[:1]):
         task.check_method(plan)
 
 
@@ -115,7 +116,7 @@ def run(
     progress: Callable[[], AbstractContextManager[Progress]],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Trains and writes ``out/summary.json``; an unfinished study goes on from what is there.
+    """Trains and writes ``out/summary.json``; an unfinished study resumes.
 
     Args:
         study: what is compared.
@@ -123,7 +124,7 @@ def run(
         device: "cpu", "cuda", ...
         jobs: processes that train side by side what the task does not train as one stack.
         progress: of each round.
-        tell: is told what each round settled.
+        tell: is told the verdicts after each round.
 
     Returns:
         The content of summary.json. That every run failed is a ValueError.
@@ -132,13 +133,13 @@ def run(
 
     def trained(some: Sequence[int], new: Sequence[int] | None = None) -> dict[str, Any]:
         with progress() as told:
-            return summary_of(study.task, study.variants, study.recipe, some, progress=told, new=new, **own)
+            return summary_of(study.task, study.variants, study.recipes, some, progress=told, new=new, **own)
 
     rows = [variant.name for variant in study.variants]
     if study.rule is None:
         summary = trained(study.seed_numbers)
     else:
-        summary = rounds.settled(trained, rounds.rounds_of(study.seed_numbers, jobs, len(rows)), tell)
+        summary = rounds.train_in_rounds(trained, rounds.rounds_of(study.seed_numbers, jobs, len(rows)), tell)
     count = len(summary["methods"][summary["baseline"]]["values"])
     if len(summary["failures"]) == len(rows) * count:
         first = summary["failures"][0]

@@ -10,16 +10,16 @@ The paper's numbers are of NYU-Depth-v2 at full size, single ones without a spre
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from ordinal_entropy.studies import paper
-from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from, with_strengths
+from ordinal_entropy.studies.grid import Variant, check_keys, published_rows, require_different, with_strengths
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Details, Study
+from ordinal_entropy.studies.study import Details, Study, draws_differences
 
 _PUBLISHED_STRENGTH = 1.0
 _NEWCRFS = "newcrfs"  # the label of its rows
+_PRESETS = {"paper": "newcrfs", "small": "small-newcrfs", "quick": "quick-newcrfs"}  # theirs
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Table1:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        _check(self)
+        check_keys(self)
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class Table2:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        _check(self)
-        if len(set(self.models)) < len(self.models) or not self.models:
-            raise ValueError(f"expected different models, got {', '.join(self.models) or 'none'}")
+        check_keys(self)
+        require_different("models", self.models, least=1)
 
 
 @dataclass(frozen=True)
@@ -62,26 +61,15 @@ class Bins:
 
     def __post_init__(self) -> None:
         """Checked before anything is trained."""
-        _check(self)
+        check_keys(self)
         if "classification" in self.methods:
             raise ValueError("expected methods of regression, got classification, whose rows are those of bins")
-        _different("bins", self.bins)
-
-
-def _check(keys: Any) -> None:
-    seeds_from(keys.seeds)
-    methods_known(keys.methods, first="baseline")
-    _different("strengths", keys.strengths)
-
-
-def _different(name: str, values: Sequence[float]) -> None:
-    if len(set(values)) < len(values):
-        raise ValueError(f"expected different {name}, got {', '.join(f'{value:g}' for value in values)}")
+        require_different("bins", self.bins)
 
 
 def _of_models(keys: Table2) -> list[Variant]:
-    labels = {"decoder": "", "newcrfs": _NEWCRFS}
-    return [row for model in keys.models for row in with_strengths(keys.methods, keys.strengths, labels[model])]
+    own: dict[str, tuple[Any, ...]] = {"decoder": (), "newcrfs": (_NEWCRFS, _PRESETS)}
+    return [row for model in keys.models for row in with_strengths(keys.methods, keys.strengths, *own[model])]
 
 
 def _of_bins(keys: Bins) -> list[Variant]:
@@ -90,13 +78,7 @@ def _of_bins(keys: Bins) -> list[Variant]:
 
 
 def _published(known: Details, keys: Any, variants: Sequence[Variant]) -> dict[str, Any]:
-    """The paper's scores of rows that have its strength."""
-    return {
-        v.name: known[v.method]
-        for v in variants
-        if v.method in known
-        and (v.method == "baseline" or dict(v.changes).get("strength", keys.strengths[0]) == _PUBLISHED_STRENGTH)
-    }
+    return published_rows(known, variants, _PUBLISHED_STRENGTH, keys.strengths[0])
 
 
 def _published_models(keys: Table2, variants: Sequence[Variant]) -> dict[str, Any]:
@@ -104,12 +86,6 @@ def _published_models(keys: Table2, variants: Sequence[Variant]) -> dict[str, An
     for model, label in (("decoder", ""), ("newcrfs", _NEWCRFS)):
         found |= _published(paper.TABLE2[model], keys, [v for v in variants if v.label == label])
     return {**found, **paper.TABLE2_CITED}
-
-
-def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.differences import draw
-
-    draw(summary, path, title=title)
 
 
 _NOTE = (
@@ -126,7 +102,6 @@ def _study(
     published: Callable[[Any, Sequence[Variant]], dict[str, Any]],
     *,
     fixed: Callable[[Any], dict[str, Any]] = lambda keys: {},
-    others: dict[str, dict[str, str]] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Study:
     return Study(
@@ -137,10 +112,9 @@ def _study(
         variants=variants,
         paper=lambda keys, rows: {name: Score(own["rms"]) for name, own in published(keys, rows).items()},
         paper_details=published,
-        others=others or {},
         scale=1e-3,
         notes=(_NOTE, *notes),
-        picture=partial(_picture, title),
+        picture=draws_differences(title),
     )
 
 
@@ -158,7 +132,6 @@ STUDIES = {
         Table2(),
         _of_models,
         _published_models,
-        others={_NEWCRFS: {"paper": "newcrfs", "small": "small-newcrfs", "quick": "quick-newcrfs"}},
         notes=(f"Rows with {_NEWCRFS} have a recipe of their own, and are held to the baseline with {_NEWCRFS}.",),
     ),
     "classification-depth": _study(

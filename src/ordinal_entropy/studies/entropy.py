@@ -5,7 +5,7 @@
     ordinal-entropy reproduce figA-linear --set steps=20000
 
 Regression and classification learn the depth of rooms. After every epoch a run keeps the features of fixed pixels of
-training and test images, and of one test image on a grid; entropies are computed of these files when all runs are over.
+training and test images, and of one test image on a grid; entropies are computed from these files in the end.
 Operators are looked at in the same way, as the authors' code does and the paper does not: a run keeps the features of
 fixed training and test rows at every evaluation.
 """
@@ -18,11 +18,13 @@ from typing import Any
 
 from ordinal_entropy import runs
 from ordinal_entropy.recipes import require_at_least_1
+from ordinal_entropy.results.figures import Figure
+from ordinal_entropy.results.training_figures import Curves, entropies
 from ordinal_entropy.studies import saved_features
 from ordinal_entropy.studies.claims import ESTIMATORS
 from ordinal_entropy.studies.grid import Variant, seeds_from
 from ordinal_entropy.studies.saved_features import ENTROPIES_REMEDY, Subject
-from ordinal_entropy.studies.study import Picture, Study
+from ordinal_entropy.studies.study import Picture, Study, draws
 from ordinal_entropy.studies.table1 import SCALES
 
 _MOST_BINS = 4  # which is as many lines as can be told apart
@@ -101,42 +103,36 @@ def _variants(methods: Sequence[str], keys: Any) -> list[Variant]:
     return [Variant("baseline"), *classified, *map(Variant, methods)]
 
 
-def _draw_entropies(study: str, subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures import entropy
+def _draws_entropies(study: str, subject: Subject) -> Picture:
+    titles = {
+        "fig1": "Figure 1a, entropy of the features of training images",
+        "fig4c": "Figure 4c, entropy of the features of test images",
+        "figA": "Figure A, entropy of the features",
+    }
+    title = titles.get(study, f"Entropy of the features, {subject.task} operator")
+    return draws(title, partial(_entropies, study, subject))
 
+
+def _entropies(study: str, subject: Subject, summary: Mapping[str, Any], folder: Path) -> Figure | None:
     names = saved_features.called(summary)
     classified = [name for name, own in summary["variants"].items() if own["method"] == "classification"]
     without = ["baseline", *classified]
     regularized = [name for name in names if name not in without]
-    Panel = entropy.Panel
-    if study == "figA":
-        rows = [
-            [
-                Panel("training", "train", each, without),
-                Panel("testing", "test", each, without),
-                Panel("testing, with ordinal entropy", "test", each, ["baseline", classified[0], *regularized]),
-            ]
-            for each in ESTIMATORS
-        ]
-        title = "Figure A, entropy of the features"
-    elif study == "fig1":
-        rows, title = [[Panel("", "train", "E1", list(names))]], "Figure 1a, features of training images"
-    elif study == "fig4c":
-        rows, title = [[Panel("", "test", "E1", list(names))]], "Figure 4c, features of test images"
+    if study in ("fig1", "fig4c"):
+        shown = [("train" if study == "fig1" else "test", list(names), "")]
+    elif study == "figA":
+        both = ["baseline", classified[0], *regularized]
+        shown = [("train", without, "training"), ("test", without, "testing")]
+        shown.append(("test", both, "testing, with ordinal entropy"))
     else:
-        rows = [
-            [
-                Panel("training rows", "train", each, list(names)),
-                Panel("test rows", "test", each, list(names)),
-                Panel("test rows, regression", "test", each, ["baseline", *regularized]),
-            ]
-            for each in ESTIMATORS
-        ]
-        title = f"Entropy of the features, {subject.task} operator"
-    found = path.parent / "entropies.json"
+        shown = [("train", list(names), "training rows"), ("test", list(names), "test rows")]
+        shown.append(("test", ["baseline", *regularized], "test rows, regression"))
+    estimators = ESTIMATORS[:1] if len(shown) == 1 else ESTIMATORS
+    panels = [Curves(part, each, own, title) for each in estimators for part, own, title in shown]
+    found = folder / "entropies.json"
     with runs.reading(found, ENTROPIES_REMEDY):
         content = runs.read_json(found, dict, remedy=ENTROPIES_REMEDY)
-        entropy.draw(content, path, rows=rows, variants=names, title=title, unit=subject.unit, time=subject.time)
+        return entropies(content, names, panels, columns=len(shown), unit=subject.unit)
 
 
 _E1_TO_E3 = (
@@ -174,7 +170,7 @@ def _study(
         report=partial(saved_features.report, _DEPTH),
         notes=_NOTES,
         picture=picture,
-        further_pictures={**(further or {}), "ordinality": partial(saved_features.draw_ordinality, _DEPTH)},
+        further_pictures={**(further or {}), "ordinality": saved_features.draws_ordinality(_DEPTH)},
         draws_with=("matplotlib", "sklearn"),
     )
 
@@ -193,11 +189,11 @@ def _study_of_operators(operator: str) -> Study:
         report=partial(saved_features.report, subject),
         scale=subject.scale,
         notes=_NOTES_ON_OPERATORS,
-        picture=partial(_draw_entropies, f"figA-{operator}", subject),
+        picture=_draws_entropies(f"figA-{operator}", subject),
         further_pictures={
             "tsne": partial(saved_features.draw_layout, figure, 2, subject),
             "sphere": partial(saved_features.draw_layout, figure, 3, subject),
-            "ordinality": partial(saved_features.draw_ordinality, subject),
+            "ordinality": saved_features.draws_ordinality(subject),
         },
         draws_with=("matplotlib", "sklearn"),
     )
@@ -208,7 +204,7 @@ STUDIES = {
         "Figure 1, depth: features and their entropy, regression against classification",
         Entropies(),
         (),
-        partial(_draw_entropies, "fig1", _DEPTH),
+        _draws_entropies("fig1", _DEPTH),
         {"tsne": partial(saved_features.draw_layout, "Figures 1b and 1c", 2, _DEPTH)},
     ),
     "fig3": _study(
@@ -222,13 +218,13 @@ STUDIES = {
         "Figure 4c, depth: entropy of test features, four methods",
         Entropies(bins=(256,)),
         ("ld", "oe"),
-        partial(_draw_entropies, "fig4c", _DEPTH),
+        _draws_entropies("fig4c", _DEPTH),
     ),
     "figA": _study(
         "Figure A, depth: three estimates of entropy during training",
         Entropies(),
         ("ld", "oe"),
-        partial(_draw_entropies, "figA", _DEPTH),
+        _draws_entropies("figA", _DEPTH),
     ),
     **{f"figA-{operator}": _study_of_operators(operator) for operator in _OPERATORS},
 }

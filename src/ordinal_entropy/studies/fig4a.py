@@ -7,13 +7,13 @@ are confounded. So every M is trained with raw weights too, whose mean does not 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from ordinal_entropy.results.summary_figures import sweep
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws
 from ordinal_entropy.studies.table1 import SCALES
 
 Rescale = Literal["authors", "max", "none"]
@@ -49,19 +49,8 @@ def _paper(operator: str, keys: Fig4a, variants: Sequence[Variant]) -> dict[str,
     return known
 
 
-def _picture(title: str, scale: float, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.sweep import sweep
-
-    sweep(
-        summary,
-        path,
-        key="samples",
-        label="rows drawn in each step, M",
-        series="rescale",
-        series_names={"authors": "weights rescaled as in the authors' code", "none": "raw weights", "max": "w / max"},
-        title=title,
-        scale=scale,
-    )
+_NAMES = {"authors": "weights rescaled as in the authors' code", "none": "raw weights", "max": "w / max"}
+_drawn = partial(sweep, key="samples", series="rescale", label="rows drawn in each step, M", names=_NAMES)
 
 
 def _study(operator: str, figure: str) -> Study:
@@ -74,7 +63,7 @@ def _study(operator: str, figure: str) -> Study:
         paper=partial(_paper, operator),
         scale=SCALES[operator],
         notes=("With rescale=authors and M = 2 the only pair has weight 0: that row is the baseline again.",),
-        picture=partial(_picture, f"Error against M, {operator} operator", SCALES[operator]),
+        picture=draws(f"Error against M, {operator} operator", lambda summary, _: _drawn(summary, SCALES[operator])),
     )
 
 

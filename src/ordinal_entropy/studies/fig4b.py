@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
+from ordinal_entropy.results.summary_figures import sweep
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws
 from ordinal_entropy.studies.table1 import SCALES
 from ordinal_entropy.tasks import recipe
 
@@ -40,12 +39,6 @@ def _paper(operator: str, keys: Fig4b, variants: Sequence[Variant]) -> dict[str,
     return {"baseline": known["baseline"], **at}
 
 
-def _picture(title: str, scale: float, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.sweep import sweep
-
-    sweep(summary, path, key="strength", label="strength of the regularizer", title=title, scale=scale)
-
-
 def _study(operator: str, figure: str) -> Study:
     return Study(
         about=f"Figure {figure}, {operator} operator: error against strength from 1e-5 to 1",
@@ -55,7 +48,10 @@ def _study(operator: str, figure: str) -> Study:
         variants=_variants,
         paper=partial(_paper, operator),
         scale=SCALES[operator],
-        picture=partial(_picture, f"Error against strength, {operator} operator", SCALES[operator]),
+        picture=draws(
+            f"Error against strength, {operator} operator",
+            lambda summary, _: sweep(summary, SCALES[operator], "strength", label="strength of the regularizer"),
+        ),
     )
 
 

@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from ordinal_entropy import comparison, environment, runs, tasks
 from ordinal_entropy import methods as registry
@@ -12,13 +13,20 @@ from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.training.plans import Outcome, Plan, Progress
 
+Published = TypeVar("Published")
+_NO_PRESETS: Mapping[str, str] = MappingProxyType({})
+
 
 class Variant(NamedTuple):
-    """A method, and the keys of the recipe that it changes, by short names."""
+    """A method, and the keys of the recipe that it changes, by short names.
+
+    Variants with a label have a recipe and a baseline of their own: the first variant of that label.
+    """
 
     method: str
     changes: tuple[tuple[str, Any], ...] = ()
-    label: str = ""  # of rows with another recipe than the study's, which are held to the first of them
+    label: str = ""
+    presets: Mapping[str, str] = _NO_PRESETS  # preset of the study -> that of these variants; none: the same
 
     @property
     def name(self) -> str:
@@ -44,6 +52,25 @@ def seeds_from(count: int, least: int = 2) -> list[int]:
     return list(range(count))
 
 
+def require_different(name: str, values: Sequence[Any], least: int = 0) -> None:
+    """A ValueError where some of the values of a key are equal, or there are too few.
+
+    Example:
+        >>> require_different("strengths", (1.0, 1.0))
+        Traceback (most recent call last):
+        ValueError: expected different strengths, got 1, 1
+    """
+    if not least <= len(set(values)) == len(values):
+        raise ValueError(f"expected different {name}, got {', '.join(map(_text, values)) or 'none'}")
+
+
+def check_keys(keys: Any) -> None:
+    """Refuses seeds, methods and strengths of a study that cannot be compared; checked before anything is trained."""
+    seeds_from(keys.seeds)
+    methods_known(keys.methods, first="baseline")
+    require_different("strengths", keys.strengths)
+
+
 def methods_known(names: Sequence[str], *, first: str | None = None, task: str = "") -> list[str]:
     """The same names, if all are methods or rows of the task, they differ, and the first is as asked."""
     for name in names:
@@ -55,7 +82,25 @@ def methods_known(names: Sequence[str], *, first: str | None = None, task: str =
     return list(names)
 
 
-def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: str = "") -> list[Variant]:
+def baselines(variants: Sequence[Variant]) -> dict[str, str]:
+    """By names of variants that of the one that each is held to, itself among them.
+
+    Example:
+        >>> baselines([Variant("baseline"), Variant("oe"), Variant("ld", label="deep"), Variant("oe", label="deep")])
+        {'baseline': 'baseline', 'oe': 'baseline', 'ld deep': 'ld deep', 'oe deep': 'ld deep'}
+    """
+    first: dict[str, str] = {}
+    for variant in variants:
+        first.setdefault(variant.label, variant.name)
+    return {variant.name: first[variant.label] for variant in variants}
+
+
+def with_strengths(
+    methods: Sequence[str],
+    strengths: Sequence[float],
+    label: str = "",
+    presets: Mapping[str, str] = _NO_PRESETS,
+) -> list[Variant]:
     """Every method; of several strengths those that have one are taken with each, in rows of their own.
 
     Example:
@@ -66,7 +111,7 @@ def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: st
     """
     several = [(("strength", strength),) for strength in strengths] if len(strengths) > 1 else [()]
     return [
-        Variant(method, changes, label)
+        Variant(method, changes, label, presets)
         for method in methods
         for changes in (several if _has_strength(method) else [()])
     ]
@@ -74,6 +119,29 @@ def with_strengths(methods: Sequence[str], strengths: Sequence[float], label: st
 
 def _has_strength(method: str) -> bool:
     return any("strength" in registry.options(part) for part in tasks.parts_of(method))
+
+
+def published_rows(
+    known: Mapping[str, Published], variants: Sequence[Variant], strength: float, usual: float
+) -> dict[str, Published]:
+    """The paper's scores beside the rows that have its strength, and beside the baseline.
+
+    Args:
+        known: by methods.
+        variants: of the study.
+        strength: the paper's.
+        usual: of variants that do not vary it.
+
+    Example:
+        >>> rows = with_strengths(["baseline", "oe"], [1.0, 5.0])
+        >>> published_rows({"baseline": 7.8, "oe": 7.5}, rows, 1.0, 1.0)
+        {'baseline': 7.8, 'oe strength=1': 7.5}
+    """
+    return {
+        v.name: known[v.method]
+        for v in variants
+        if v.method in known and (v.method == "baseline" or dict(v.changes).get("strength", usual) == strength)
+    }
 
 
 def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Sequence[int]) -> list[Plan]:
@@ -85,7 +153,7 @@ def plans_of(variants: Sequence[Variant], recipes: Mapping[str, Any], seeds: Seq
 def summary_of(
     task: str,
     variants: Sequence[Variant],
-    recipe: Any,
+    recipes: Mapping[str, Any],
     seeds: Sequence[int],
     *,
     out: Path,
@@ -93,25 +161,23 @@ def summary_of(
     progress: Progress | None = None,
     paper: Mapping[str, Score] | None = None,
     jobs: int = 1,
-    others: Mapping[str, Any] | None = None,
     go_on: bool = False,
     new: Sequence[int] | None = None,
     stop_early: comparison.StopEarly | None = None,
 ) -> dict[str, Any]:
-    """Trains every variant with every seed and summarises the scores; the first variant is what others are held to.
+    """Trains every variant with every seed and summarises the scores, each label against its first variant.
 
     Args:
         task: a name in ``tasks``.
         variants: at least two, of different names.
-        recipe: of the task; variants change it.
+        recipes: of the task, by the labels of the variants, which change them.
         seeds: of the runs, the same for every variant.
         out: ``out/training`` holds checkpoints, ``out/curves.json`` the scores during training.
         device: "cpu", "cuda", ...
         progress: told the steps done and the steps in all.
         paper: scores of the paper by the variants' names.
         jobs: processes that train side by side what the task does not train as one stack.
-        others: recipes of variants with a label, by the labels.
-        go_on: a run that raises an exception is noted among the failures, and the others go on.
+        go_on: a run that raises an exception is noted among the failures, and the others continue.
         new: the seeds to be trained, where the others were in an earlier round.
         stop_early: the rule by which rounds may end; intervals and p-values then allow for the looks.
 
@@ -125,12 +191,11 @@ def summary_of(
     if repeated or len(names) < 2:
         raise ValueError(f"expected two or more different methods, got {', '.join(repeated or names) or 'none'}")
     about = tasks.load(task)
-    by_label = {"": recipe, **(others or {})}
-    plans = plans_of(variants, by_label, seeds)
+    plans = plans_of(variants, recipes, seeds)
     training = out / "training"
     resumed = training.exists() and any(training.iterdir())
     start = time.perf_counter()
-    chosen = plans if new is None else plans_of(variants, by_label, new)
+    chosen = plans if new is None else plans_of(variants, recipes, new)
     scores = about.train(chosen, device=device, folder=training, progress=progress, jobs=jobs, go_on=go_on)
     if new is not None:
         scores = about.gather(plans, folder=training)
@@ -152,29 +217,28 @@ def summary_of(
     points = ("last", "best_validation", "best_test")
     grouped = {name: {at: [getattr(score, at) for score in own] for at in points} for name, own in by_variant.items()}
     details = {name: _details(own, scores) for name, own in by_variant.items()}
-    first: dict[str, str] = {}  # name of each label's first variant
-    for variant in variants:
-        first.setdefault(variant.label, variant.name)
+    held_to = baselines(variants)
+    first = {variant.label: held_to[variant.name] for variant in variants}
     parts = [
         comparison.summary(
             task=task,
             metric=about.metric,
             lower_is_better=about.lower_is_better,
-            scores={variant.name: grouped[variant.name] for variant in variants if variant.label == label},
-            recipe=described(by_label[label]),
+            scores={name: grouped[name] for name in names if held_to[name] == base},
+            recipe=described(recipes[label]),
             environment=_trained_in(training),
-            baseline=first[label],
-            failures=[each for each in failures if label == next(v.label for v in variants if v.name == each.method)],
+            baseline=base,
+            failures=[each for each in failures if held_to[each.method] == base],
             stop_early=stop_early,
         )
-        for label in first
+        for label, base in first.items()
     ]
     content = parts[0]
     if len(first) > 1:
         for key in ("methods", "paired", "spread"):
             content[key] = {name: found for part in parts for name, found in part[key].items()}
         content["failures"] = [each for part in parts for each in part["failures"]]
-        content["held_to"] = {v.name: first[v.label] for v in variants if v.name != first[v.label]}
+        content["held_to"] = {name: base for name, base in held_to.items() if name != base}
         content["recipes"] = {label: part["recipe"] for label, part in zip(first, parts, strict=True) if label}
     return {
         **content,

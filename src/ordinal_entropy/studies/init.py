@@ -7,14 +7,16 @@ and ld under the authors' initialisation stand beside the table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
-from ordinal_entropy.studies.table1 import METHODS, curves_picture
+from ordinal_entropy.studies.study import Study, draws
+from ordinal_entropy.studies.table1 import METHODS, curves_of
+
+_SCALE = 1e-3
 
 _DRAWN = {
     "baseline initial=authors": "baseline, the authors' initialisation",
@@ -51,10 +53,6 @@ def _paper(keys: Init, variants: Sequence[Variant]) -> dict[str, Score]:
     return {v.name: known[v.method] for v in variants if v.changes and v.method in known}
 
 
-def _picture(summary: dict[str, Any], path: Path) -> None:
-    curves_picture(f"Both initialisations, {summary['task']} operator", _DRAWN, summary, path)
-
-
 STUDIES = {
     "init": Study(
         about="Table 1 under PyTorch's default initialisation (operator=linear or nonlinear); not in the paper",
@@ -63,8 +61,10 @@ STUDIES = {
         fixed=lambda keys: {"operator": keys.operator, "initial": "default"},
         variants=_variants,
         paper=_paper,
-        scale=1e-3,
-        picture=_picture,
+        scale=_SCALE,
+        picture=draws(
+            lambda summary: f"Both initialisations, {summary['task']} operator", partial(curves_of, _DRAWN, _SCALE)
+        ),
         notes=("All rows but those with initial=authors start from PyTorch's default initialisation.",),
     )
 }

@@ -9,7 +9,7 @@ from ordinal_entropy.comparison.summaries import LEAST_SEEDS
 
 
 def rounds_of(seeds: Sequence[int], runs_at_once: int = 1, methods: int = 2) -> list[list[int]]:
-    """As many seeds as can settle anything, then one at a time, or as many as keep the jobs busy.
+    """The fewest seeds that can give a verdict, then one at a time, or as many as keep the jobs busy.
 
     Example:
         >>> rounds_of(range(6))
@@ -21,7 +21,7 @@ def rounds_of(seeds: Sequence[int], runs_at_once: int = 1, methods: int = 2) -> 
     return [list(seeds[:LEAST_SEEDS]), *(list(seeds[k : k + size]) for k in range(LEAST_SEEDS, len(seeds), size))]
 
 
-def settled(
+def train_in_rounds(
     summary_of: Callable[[Sequence[int], Sequence[int]], dict[str, Any]],
     in_rounds: Sequence[Sequence[int]],
     tell: Callable[[str], None],

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ordinal_entropy import files, runs, tasks
 from ordinal_entropy.results import tables
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 from ordinal_entropy.studies.claims import ESTIMATORS, PARTS, curves_of, judged
 from ordinal_entropy.studies.grid import Variant
+from ordinal_entropy.studies.study import Picture, draws
 from ordinal_entropy.training.plans import Plan, places, run_names
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Subject(NamedTuple):
 def further(
     subject: Subject, variants: Sequence[Variant], plans: Sequence[Plan], out: Path, device: str
 ) -> dict[str, Any]:
-    """Entropies, claims and places of the features, of runs that are over: more of the summary.
+    """Entropies, claims and places of the features of finished runs: more of the summary.
 
     Args:
         subject: whose.
@@ -86,15 +88,18 @@ def draw_layout(figure: str, dimensions: int, subject: Subject, summary: Mapping
     )
 
 
-def draw_ordinality(subject: Subject, summary: Mapping[str, Any], path: Path) -> None:
-    """Draws feature distances against target distances, of the first run of each variant."""
-    from ordinal_entropy.figures import ordinality
+def draws_ordinality(subject: Subject) -> Picture:
+    """A picture of feature distances against target distances, of the first run of each variant."""
 
-    saved = _read(summary, path.parent, "test")
-    features, targets = ({name: own[what] for name, own in saved.items()} for what in ("features", "targets"))
+    def figure(summary: dict[str, Any], folder: Path) -> Figure:
+        from ordinal_entropy.results.distances import ordinality
+
+        saved = _read(summary, folder, "test")
+        features, targets = ({name: own[what] for name, own in saved.items()} for what in ("features", "targets"))
+        return ordinality(features, targets, names=called(summary), unit=subject.unit)
+
     points = "places in test images" if subject.part == "image" else subject.points
-    title = f"Pairs of {points}, one run each"
-    ordinality.draw(features, targets, path, names=called(summary), unit=subject.unit or "no unit", title=title)
+    return draws(f"Distances of features against targets, {points}, one run each", figure)
 
 
 _NAMES = {
@@ -163,9 +168,7 @@ def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
         rows.append(Row(title, [""] * len(ESTIMATORS)))
         for name, ends in summary["entropies"].items():
             rows.append(Row(f"  {name}", [_last_and_change(ends[part][each], _DIGITS[each]) for each in ESTIMATORS]))
-        rows += [
-            Row(f"  paper: {text}", cells, paper=True) for text, cells in _verdicts(subject, summary["claims"], part)
-        ]
+        rows += [Row(f"  paper: {text}", cells, paper=True) for text, cells in _verdicts(summary["claims"], part)]
     count = len(summary["methods"][summary["baseline"]]["values"])
     of_runs = f"mean ± standard deviation of {count} runs" if count > 1 else "one run"
     headings = ["E1, nats", "E2, nats", f"E3, {subject.unit}" if subject.unit else "E3"]
@@ -173,19 +176,11 @@ def _entropies_table(subject: Subject, summary: Mapping[str, Any]) -> Table:
     return Table("Entropies, and what the paper says of them", headings, rows, note)
 
 
-def _verdicts(subject: Subject, claims: Sequence[Mapping[str, Any]], part: str) -> Iterator[tuple[str, list[str]]]:
+def _verdicts(claims: Sequence[Mapping[str, Any]], part: str) -> Iterator[tuple[str, list[str]]]:
     own = [claim for claim in claims if claim["part"] == part]
     for text in dict.fromkeys(claim["claim"] for claim in own):
         by_estimator = {claim["estimator"]: claim for claim in own if claim["claim"] == text}
-        yield text, [_verdict(subject, by_estimator[each]) for each in ESTIMATORS]
-
-
-def _verdict(subject: Subject, claim: Mapping[str, Any]) -> str:
-    if claim["held"] is None:
-        return "no number"
-    since = f" from {subject.time} {claim['since']}" if claim["since"] else ""
-    seeds = f" ({claim['seeds']}/{claim['of']})" if claim["of"] > 1 else ""
-    return f"{'held' if claim['held'] else 'not held'}{since}{seeds}"
+        yield text, [tables.held(by_estimator[each]) for each in ESTIMATORS]
 
 
 def _last_and_change(ends: Mapping[str, list[float | None]], digits: int) -> str:

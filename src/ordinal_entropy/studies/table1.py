@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import runs
+from ordinal_entropy.results import training_figures
+from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.study import Study, draws
 
 METHODS = (
     "baseline",
@@ -58,19 +60,12 @@ def published(operator: str, variants: Sequence[Variant]) -> dict[str, Score]:
     return {variant.name: known[variant.method] for variant in variants if variant.name in known}
 
 
-def curves_picture(title: str, variants: Mapping[str, str], summary: dict[str, Any], path: Path) -> None:
-    """Draws the scores during training, which lie beside the summary."""
-    from ordinal_entropy.figures import curves
-
-    found, remedy = path.parent / "curves.json", "remove it and summary.json, and the same command writes both again"
+def curves_of(names: Mapping[str, str], scale: float, summary: dict[str, Any], folder: Path) -> Figure | None:
+    """Test scores during training, which lie beside the summary."""
+    found, remedy = folder / "curves.json", "remove it and summary.json, and the same command writes both again"
     with runs.reading(found, remedy):
-        curves.draw(
-            runs.read_json(found, dict, remedy=remedy),
-            path,
-            variants=variants,
-            title=title,
-            metric=str(summary["metric"]).upper(),
-        )
+        content = runs.read_json(found, dict, remedy=remedy)
+        return training_figures.scores(content, names, summary["metric"], scale, parts=("test",))
 
 
 def _study(operator: str) -> Study:
@@ -82,7 +77,7 @@ def _study(operator: str) -> Study:
         variants=lambda keys: variants(keys.methods, keys.samples),
         paper=lambda keys, variants: published(operator, variants),
         scale=SCALES[operator],
-        picture=partial(curves_picture, f"Table 1 during training, {operator} operator", _DRAWN),
+        picture=draws(f"Table 1 during training, {operator} operator", partial(curves_of, _DRAWN, SCALES[operator])),
     )
 
 

@@ -10,8 +10,6 @@ diversity, within each image. Rounds over all M alternate; the time of a step is
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -20,10 +18,11 @@ from torch import Tensor, nn
 
 from ordinal_entropy import capture, methods
 from ordinal_entropy.recipes import require_at_least_1, require_not_negative
+from ordinal_entropy.results.summary_figures import costs
 from ordinal_entropy.studies import cost, paper
 from ordinal_entropy.studies.cost import Measured
-from ordinal_entropy.studies.grid import Variant
-from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.grid import Variant, require_different
+from ordinal_entropy.studies.study import Study, draws
 from ordinal_entropy.training.plans import Progress
 
 _STRIDE = 2  # of the map before the head
@@ -82,8 +81,7 @@ class Table7:
     def __post_init__(self) -> None:
         """Checked before anything is measured."""
         cost.check_counts(self, rounds=2, timed_steps=1, warm_up=1, samples=2)
-        if not self.samples or len(set(self.samples)) < len(self.samples):
-            raise ValueError(f"expected different samples, got {', '.join(map(str, self.samples)) or 'none'}")
+        require_different("samples", self.samples, least=1)
 
 
 def _variants(keys: Table7) -> list[Variant]:
@@ -160,12 +158,6 @@ def _measured(variant: Variant, images: Tensor, depths: Tensor, keys: Table7, ch
         ) from None
 
 
-def _picture(title: str, summary: dict[str, Any], path: Path) -> None:
-    from ordinal_entropy.figures.cost import draw
-
-    draw(summary, path, title=title)
-
-
 STUDIES = {
     "table7-cost": Study(
         about="Table 7, depth: time and memory of a training step against M, on random images",
@@ -179,6 +171,6 @@ STUDIES = {
             "The paper's seconds are of an epoch on its GPU, its memory is that of the whole process there; "
             "its batch size is not known.",
         ),
-        picture=partial(_picture, "Table 7, depth"),
+        picture=draws("Table 7, depth: time and memory over the baseline's", lambda summary, folder: costs(summary)),
     )
 }

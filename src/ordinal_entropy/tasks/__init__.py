@@ -27,7 +27,7 @@ from ordinal_entropy.recipes import (
     leaves,
     literal,
     lookup,
-    pairs,
+    parse_settings,
     restored,
     unknown,
     written,
@@ -217,7 +217,7 @@ def values_of(
 
     The setting ``task=NAME`` of a file changes nothing: another task is an error.
     """
-    given = pairs(settings)
+    given = parse_settings(settings)
     for each in given:
         with each.reading():
             if each.key == TASK and each.value != name:

@@ -15,7 +15,7 @@ from ordinal_entropy.files import Problem, on_all_cores, shown
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
 
-Rows = TypeVar("Rows", Tensor, list[int])  # of a batch
+Index = TypeVar("Index", Tensor, list[int])  # of a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ def training_steps(
     return [list(step.tensor_split(parts)) for step in steps]
 
 
-class Batches(Generic[Rows]):
+class Batches(Generic[Index]):
     """An iterable of the rows of each batch, made anew whenever it is begun: what is made may depend on the epoch.
 
     Args:
@@ -141,14 +141,14 @@ class Batches(Generic[Rows]):
         length: how many batches it gives.
     """
 
-    def __init__(self, make: Callable[[], Sequence[Rows]], length: int) -> None:
-        self.make: Callable[[], Sequence[Rows]] = make
+    def __init__(self, make: Callable[[], Sequence[Index]], length: int) -> None:
+        self.make: Callable[[], Sequence[Index]] = make
         self.length = length
 
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[Index]:
         return iter(self.make())
 
 

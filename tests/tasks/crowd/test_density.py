@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.ndimage import gaussian_filter
 
 from ordinal_entropy.tasks.crowd import data, density
-from ordinal_entropy.tasks.crowd.density import Settings
+from ordinal_entropy.tasks.crowd.density import DensityOptions
 
-FULL = Settings(stride=1)
+FULL = DensityOptions(stride=1)
 
 
 def crowd(n, height, width, seed=0):
@@ -57,10 +57,10 @@ def cell_sums(full, stride):
 def test_adaptive_against_the_filter(height, width, border):
     points = crowd(30, height, width)
     wanted = by_filter(points, height, width, loop_sigmas(points), border)
-    found = density.density(points, height, width, Settings(border=border, stride=1))
+    found = density.density(points, height, width, DensityOptions(border=border, stride=1))
     assert found.dtype == np.float32 and found.shape == (height, width)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-8)
-    cells = density.density(points, height, width, Settings(border=border))
+    cells = density.density(points, height, width, DensityOptions(border=border))
     np.testing.assert_allclose(cells, cell_sums(wanted, 8), rtol=1e-5, atol=1e-7)
 
 
@@ -69,7 +69,7 @@ def test_fixed_against_the_filter(border):
     points = crowd(12, 60, 90)
     wanted = by_filter(points, 60, 90, [4.0] * 12, border)
     for stride in (1, 4, 7):
-        found = density.density(points, 60, 90, Settings(kernel="fixed", sigma=4.0, border=border, stride=stride))
+        found = density.density(points, 60, 90, DensityOptions(kernel="fixed", sigma=4.0, border=border, stride=stride))
         np.testing.assert_allclose(found, cell_sums(wanted, stride), rtol=1e-5, atol=1e-7)
 
 
@@ -78,18 +78,18 @@ def test_lost_is_one_filter_over_all_points_as_published():
     image = np.zeros((48, 64))
     np.add.at(image, (points[:, 1].astype(int), points[:, 0].astype(int)), 1)
     wanted = gaussian_filter(image, 5.0, mode="constant")
-    found = density.density(points, 48, 64, Settings(kernel="fixed", sigma=5.0, border="lost", stride=1))
+    found = density.density(points, 48, 64, DensityOptions(kernel="fixed", sigma=5.0, border="lost", stride=1))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-8)
 
 
 def test_the_usual_sigma_is_15():
     points = crowd(5, 200, 200)
-    found = density.density(points, 200, 200, Settings(kernel="fixed", stride=1))
+    found = density.density(points, 200, 200, DensityOptions(kernel="fixed", stride=1))
     np.testing.assert_allclose(found, by_filter(points, 200, 200, [15.0] * 5, "kept"), rtol=1e-5, atol=1e-9)
 
 
 options = st.builds(
-    Settings,
+    DensityOptions,
     kernel=st.sampled_from(["adaptive", "fixed"]),
     sigma=st.floats(0.1, 40),
     border=st.just("kept"),
@@ -105,7 +105,7 @@ def test_a_map_sums_to_its_count(n, height, width, how, seed):
     assert found.shape == (math.ceil(height / how.stride), math.ceil(width / how.stride))
     assert found.sum(dtype=np.float64) == pytest.approx(n, rel=1e-5)
     assert (found >= 0).all()
-    lost = density.density(points, height, width, Settings(how.kernel, how.sigma, "lost", how.stride))
+    lost = density.density(points, height, width, DensityOptions(how.kernel, how.sigma, "lost", how.stride))
     assert lost.sum(dtype=np.float64) <= n * (1 + 1e-5)
 
 
@@ -126,7 +126,12 @@ def test_more_points_than_a_block(monkeypatch):
 
 
 def test_nobody():
-    for how in (Settings(), Settings(kernel="fixed"), Settings(border="lost"), Settings(reduce="bicubic")):
+    for how in (
+        DensityOptions(),
+        DensityOptions(kernel="fixed"),
+        DensityOptions(border="lost"),
+        DensityOptions(reduce="bicubic"),
+    ):
         found = density.density(np.zeros((0, 2)), 33, 40, how)
         assert found.shape == ((4, 5) if how.reduce == "bicubic" else (5, 5)) and not found.any()
 
@@ -150,17 +155,17 @@ def test_points_that_coincide_all_count():
 
 def test_points_beyond_the_border():
     points = np.array([[-0.5, 3.0], [20.0, 11.5], [500.0, -9.0]])
-    found = density.density(points, 12, 20, Settings(kernel="fixed", sigma=0.1, stride=1))
+    found = density.density(points, 12, 20, DensityOptions(kernel="fixed", sigma=0.1, stride=1))
     assert found[3, 0] == found[11, 19] == found[0, 19] == 1 and found.sum() == 3
-    assert not density.density(points, 12, 20, Settings(kernel="fixed", sigma=0.1, stride=1, border="lost")).any()
+    assert not density.density(points, 12, 20, DensityOptions(kernel="fixed", sigma=0.1, stride=1, border="lost")).any()
 
 
 def test_a_point_in_the_corner():
     """A quarter of it is inside, and the rows and columns through its middle."""
     corner = np.array([[0.0, 0.0]])
-    lost = density.density(corner, 60, 60, Settings(kernel="fixed", sigma=5.0, border="lost")).sum()
+    lost = density.density(corner, 60, 60, DensityOptions(kernel="fixed", sigma=5.0, border="lost")).sum()
     assert lost == pytest.approx((0.5 + 0.5 / (5 * math.sqrt(2 * math.pi))) ** 2, rel=1e-3)
-    assert density.density(corner, 60, 60, Settings(kernel="fixed", sigma=5.0)).sum() == pytest.approx(1)
+    assert density.density(corner, 60, 60, DensityOptions(kernel="fixed", sigma=5.0)).sum() == pytest.approx(1)
 
 
 def cubic(distance):
@@ -187,15 +192,15 @@ def resized(full, height, width):
 @pytest.mark.parametrize("border", ["kept", "lost"])
 def test_bicubic_against_loops(height, width, border):
     points = crowd(20, height, width)
-    full = density.density(points, height, width, Settings(border=border, stride=1)).astype(float)
-    found = density.density(points, height, width, Settings(border=border, reduce="bicubic"))
+    full = density.density(points, height, width, DensityOptions(border=border, stride=1)).astype(float)
+    found = density.density(points, height, width, DensityOptions(border=border, reduce="bicubic"))
     assert found.shape == (height // 8, width // 8) and found.dtype == np.float32
     np.testing.assert_allclose(found, 64 * resized(full, height // 8, width // 8), rtol=1e-4, atol=1e-5)
 
 
 def test_bicubic_at_stride_1_changes_nothing():
     points = crowd(20, 30, 40)
-    how = Settings(stride=1, reduce="bicubic")
+    how = DensityOptions(stride=1, reduce="bicubic")
     assert np.array_equal(density.density(points, 30, 40, how), density.density(points, 30, 40, FULL))
 
 
@@ -213,7 +218,7 @@ def test_bicubic_at_stride_1_changes_nothing():
 )
 def test_settings_that_cannot_be(how, said):
     with pytest.raises(ValueError, match=said):
-        Settings(**how)
+        DensityOptions(**how)
 
 
 def test_points_and_images_that_cannot_be():
@@ -227,7 +232,7 @@ def test_points_and_images_that_cannot_be():
         with pytest.raises(ValueError, match="expected an image of at least a pixel, got 0 x 8"):
             call(np.zeros((1, 2)), 8, 0)
     with pytest.raises(ValueError, match="expected an image of at least 8 x 8 to resize"):
-        density.density(np.zeros((1, 2)), 7, 20, Settings(reduce="bicubic"))
+        density.density(np.zeros((1, 2)), 7, 20, DensityOptions(reduce="bicubic"))
 
 
 @pytest.fixture
@@ -251,15 +256,15 @@ def test_whatever_a_map_depends_on_makes_another(tmp_path, made):
     points = crowd(9, 30, 40)
     moved, fewer = points + 0.25, points[:-1]
     calls = [
-        (points, 30, 40, Settings()),
-        (moved, 30, 40, Settings()),
-        (fewer, 30, 40, Settings()),
-        (points, 40, 30, Settings()),
-        (points, 30, 40, Settings(kernel="fixed")),
-        (points, 30, 40, Settings(kernel="fixed", sigma=3.0)),
-        (points, 30, 40, Settings(border="lost")),
-        (points, 30, 40, Settings(stride=4)),
-        (points, 30, 40, Settings(reduce="bicubic")),
+        (points, 30, 40, DensityOptions()),
+        (moved, 30, 40, DensityOptions()),
+        (fewer, 30, 40, DensityOptions()),
+        (points, 40, 30, DensityOptions()),
+        (points, 30, 40, DensityOptions(kernel="fixed")),
+        (points, 30, 40, DensityOptions(kernel="fixed", sigma=3.0)),
+        (points, 30, 40, DensityOptions(border="lost")),
+        (points, 30, 40, DensityOptions(stride=4)),
+        (points, 30, 40, DensityOptions(reduce="bicubic")),
     ]
     for _ in range(2):
         for call in calls:
@@ -347,7 +352,7 @@ def test_real_maps_sum_to_their_counts(part_a, tmp_path):
     for record in found:
         with Image.open(record.path) as image:
             sizes.append(image.size[::-1])
-    for how in (Settings(), Settings(kernel="fixed")):
+    for how in (DensityOptions(), DensityOptions(kernel="fixed")):
         maps = density.all_cached([record.points for record in found], sizes, how, folder=tmp_path)
         for record, each in zip(found, maps, strict=True):
             assert each.sum(dtype=np.float64) == pytest.approx(len(record.points), rel=1e-5)

@@ -108,7 +108,7 @@ def test_without_splits_whole_scenes_are_drawn(tmp_path):
 def test_odd_scenes_do_no_harm(tmp_path, scenes):
     mat(tmp_path, others={} if scenes is None else {"scenes": scenes})
     contents = labeled.contents(tmp_path / NAME)
-    assert contents.pairs == 6 and len(set(contents.scenes)) == 1
+    assert contents.n == 6 and len(set(contents.scenes)) == 1
     assert data.check(tmp_path) == []
 
 

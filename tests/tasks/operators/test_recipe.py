@@ -112,7 +112,7 @@ def test_settings_and_jobs_take_every_key_of_the_recipe_that_they_know():
     other = changed(TINY, own)
     values = flat(described(other))
     (job,) = recipe.jobs_of(other, ["ld"], [0])
-    for made in (job, recipe.settings(other)):
+    for made in (job, recipe.stack_options(other)):
         for field in fields(made):
             if field.name in values and field.name != "options":
                 assert getattr(made, field.name) == values[field.name]

@@ -13,8 +13,8 @@ from ordinal_entropy import runs
 from ordinal_entropy.recipes import changed
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators import recipe, train
-from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.train import Job, Settings, Split
+from ordinal_entropy.tasks.operators.data import Triplets
+from ordinal_entropy.tasks.operators.train import Job, Split, StackOptions
 from ordinal_entropy.training import saved_features
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.training.saved_features import feature_file, saved_entropies
@@ -25,7 +25,7 @@ JOBS = (
     Job("classification", seed=1, rows=40, part=1, initial="default", bins=5, name="two"),
     Job("baseline", seed=2, rows=40, part=2, initial="default", name="three"),
 )
-SETTINGS = Settings(steps=47, hidden=8, evaluate_every=15, dtype="float64", learning_rate=1e-2, feature_rows=12)
+SETTINGS = StackOptions(steps=47, hidden=8, evaluate_every=15, dtype="float64", learning_rate=1e-2, feature_rows=12)
 STEPS = (15, 30, 45, 47)
 
 
@@ -34,7 +34,7 @@ def a_split():
 
     def some(n):
         functions, places = random.standard_normal((n, 5)), random.random((n, 1))
-        return Rows(functions, places, np.sin(functions.sum(1, keepdims=True)) + 3 * places)
+        return Triplets(functions, places, np.sin(functions.sum(1, keepdims=True)) + 3 * places)
 
     return Split(*(some(n) for n in (120, 33, 50)))
 
@@ -63,7 +63,7 @@ def test_files_hold_what_a_plain_network_gives(tmp_path):
         own = slice(40 * job.part, 40 * (job.part + 1))
         values = torch.from_numpy(split.train.values[own])
         for part, rows, which in (
-            ("train", Rows(*(each[own] for each in split.train)), [k * 40 // 12 for k in range(12)]),
+            ("train", Triplets(*(each[own] for each in split.train)), [k * 40 // 12 for k in range(12)]),
             ("test", split.test, [k * 50 // 12 for k in range(12)]),
         ):
             content = load_file(feature_file(tmp_path / job.name, part, 47))
@@ -153,7 +153,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(ValueError, match="expected jobs of different names, got 'same', 'same', 'same'"):
         train.train(alike, a_split(), SETTINGS, folder=tmp_path)
     with pytest.raises(ValueError, match="expected positive"):
-        Settings(steps=1, feature_rows=-1)
+        StackOptions(steps=1, feature_rows=-1)
     with pytest.raises(ValueError, match="expected feature_rows to be a number from 0 on, got -1"):
         changed(recipe.Operators(), {"feature_rows": -1})
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from ordinal_entropy import functional, methods
 from ordinal_entropy.balance import Balance
 from ordinal_entropy.tasks.operators import data, train
-from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.train import Job, Settings, Split
+from ordinal_entropy.tasks.operators.data import Triplets
+from ordinal_entropy.tasks.operators.train import Job, Split, StackOptions
 from ordinal_entropy.training.stacked import network as networks
 from ordinal_entropy.training.stacked import stack as stacks
 from ordinal_entropy.training.stacked.draws import drawn_rows
@@ -36,7 +36,7 @@ FAMILY = {
 def some_rows(n, random, *, sensors=5, repeated=False):
     functions, places = random.standard_normal((n, sensors)), random.random((n, 1))
     values = np.sin(functions.sum(1, keepdims=True)) + 3 * places
-    return Rows(functions, places, np.round(values * 2) / 2 if repeated else values)
+    return Triplets(functions, places, np.round(values * 2) / 2 if repeated else values)
 
 
 def a_split(*, train=120, repeated=False):
@@ -162,7 +162,7 @@ MIXED = [
 @pytest.mark.parametrize("repeated", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, repeated):
     split = a_split(repeated=repeated)
-    settings = Settings(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
+    settings = StackOptions(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
     histories, stacked = trained(MIXED, split, settings, tmp_path / "stack")
     for k, job in enumerate(MIXED):
         (history,), (alone,) = trained([job], split, settings, tmp_path / str(k))
@@ -178,7 +178,7 @@ def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, 
 def test_a_thousand_steps_stacked_alone_and_by_a_plain_loop(tmp_path):
     """From PyTorch's initialisation: from the authors' a plain loop drifts away, see below."""
     split = a_split()
-    settings = Settings(steps=1000, hidden=20, evaluate_every=1000, dtype="float64")
+    settings = StackOptions(steps=1000, hidden=20, evaluate_every=1000, dtype="float64")
     jobs = [Job("ld", seed=0, rows=30, initial="default"), Job("baseline", seed=1, part=1, rows=30, initial="default")]
     histories, stacked = trained(jobs, split, settings, tmp_path / "stack")
     for k, job in enumerate(jobs):
@@ -214,7 +214,7 @@ def check_every_step(jobs, split, settings, every):
 
 def test_every_step_from_the_authors_initialisation():
     split = a_split()
-    settings = Settings(steps=300, hidden=20, dtype="float64")
+    settings = StackOptions(steps=300, hidden=20, dtype="float64")
     jobs = [Job(method, seed=k, part=k, rows=30) for k, method in enumerate(("ld", "baseline", "ld-sqrt"))]
     check_every_step(jobs, split, settings, every=10)
 
@@ -233,7 +233,7 @@ def one_thread():
 def test_the_published_shape_for_a_thousand_steps(initial):
     """Stacked and alone to the last bit, or what is not equal at first is not equal at all in the end."""
     tables = data.linear(2000, seed=0), data.linear(100, seed=1), data.linear(100, seed=2)
-    split, settings = Split(*tables), Settings(steps=1000, dtype="float64")
+    split, settings = Split(*tables), StackOptions(steps=1000, dtype="float64")
     jobs = [Job(m, seed=k, part=k, initial=initial) for k, m in enumerate(("ld", "ld", "baseline", "oe"))]
     training = check_every_step(jobs, split, settings, every=50)
     for run, k in enumerate(training.order):
@@ -249,7 +249,7 @@ def test_a_run_that_drew_one_target_only_does_not_change_the_strength_of_the_oth
     equal = split.train.values.copy()
     equal[40:80] = 0.5  # part 1
     split = split._replace(train=split.train._replace(values=equal))
-    settings = Settings(steps=20, hidden=8, evaluate_every=20, dtype="float64", learning_rate=1e-2)
+    settings = StackOptions(steps=20, hidden=8, evaluate_every=20, dtype="float64", learning_rate=1e-2)
     jobs = [Job("oe", seed=k, part=k, rows=40, initial="default", strength=1.0) for k in range(3)]
     _, stacked = trained(jobs, split, settings, tmp_path)
     for k, job in enumerate(jobs):
@@ -257,7 +257,7 @@ def test_a_run_that_drew_one_target_only_does_not_change_the_strength_of_the_oth
 
 
 def test_ordinal_entropy_of_distinct_targets_is_the_diversity():
-    settings = Settings(steps=30, hidden=8, evaluate_every=10)
+    settings = StackOptions(steps=30, hidden=8, evaluate_every=10)
     jobs = [Job(method, seed=3, rows=40, initial="default", strength=1.0) for method in ("oe", "ld", "lt", "baseline")]
     oe, ld, lt, baseline = train.train(jobs, a_split(), settings)
     assert oe == ld
@@ -271,7 +271,7 @@ def test_a_diverged_run_does_not_disturb_the_others(tmp_path, method):
     broken = split.train.functions.copy()
     broken[40:80] = np.nan
     split = split._replace(train=split.train._replace(functions=broken))
-    settings = Settings(steps=20, hidden=8, evaluate_every=10, dtype="float64")
+    settings = StackOptions(steps=20, hidden=8, evaluate_every=10, dtype="float64")
     jobs = [Job(method, seed=k, part=k, rows=40, initial="default", bins=5) for k in range(3)]
     histories, stacked = trained(jobs, split, settings, tmp_path / "stack")
     assert math.isnan(histories[1].test[-1])
@@ -285,7 +285,7 @@ def test_float32_follows_float64():
     split = a_split()
     jobs = [Job("oe", seed=0, rows=40, initial="default"), Job("baseline", seed=0, rows=40, initial="default")]
     exact, single = (
-        train.train(jobs, split, Settings(steps=100, hidden=8, evaluate_every=50, dtype=dtype))
+        train.train(jobs, split, StackOptions(steps=100, hidden=8, evaluate_every=50, dtype=dtype))
         for dtype in ("float64", "float32")
     )
     for a, b in zip(exact, single, strict=True):
@@ -295,19 +295,19 @@ def test_float32_follows_float64():
 def test_scores_at_the_start_are_those_of_the_first_parameters():
     split = a_split()
     job = Job("baseline", seed=3, rows=40, part=5, initial="default")  # part 5 of 3: rows from 80 on
-    settings = Settings(steps=0, hidden=8, dtype="float64")
+    settings = StackOptions(steps=0, hidden=8, dtype="float64")
     (history,) = train.train([job], split, settings)
     assert history.steps == [0]
     assert history.test[-1] == pytest.approx(plain_run(job, split, settings)[1], rel=1e-12)
-    own = Split(Rows(*(part[80:] for part in split.train)), split.validation, split.test)
+    own = Split(Triplets(*(part[80:] for part in split.train)), split.validation, split.test)
     assert train.train([replace(job, part=0)], own, settings)[0].train == pytest.approx(history.train, rel=1e-12)
 
 
 def test_a_part_past_the_end_goes_on_from_the_start():
     split = a_split()
-    settings = Settings(steps=0, hidden=8, dtype="float64")
+    settings = StackOptions(steps=0, hidden=8, dtype="float64")
     around = np.r_[100:120, 0:30]
-    own = split._replace(train=Rows(*(part[around] for part in split.train)))
+    own = split._replace(train=Triplets(*(part[around] for part in split.train)))
     wrapped = train.train([Job("baseline", seed=0, rows=50, part=2)], split, settings)
     assert wrapped[0].train == train.train([Job("baseline", seed=0, rows=50)], own, settings)[0].train
 
@@ -315,7 +315,7 @@ def test_a_part_past_the_end_goes_on_from_the_start():
 def test_evaluation_in_blocks(monkeypatch):
     split = a_split()
     jobs = [Job("baseline", seed=0, rows=40, initial="default"), Job("classification", seed=1, rows=40, bins=5)]
-    settings = Settings(steps=3, hidden=8, dtype="float64")
+    settings = StackOptions(steps=3, hidden=8, dtype="float64")
     whole = train.train(jobs, split, settings)
     monkeypatch.setitem(stacks._BLOCK, "cpu", 7 * 8 * len(jobs))
     for a, b in zip(whole, train.train(jobs, split, settings), strict=True):
@@ -324,7 +324,7 @@ def test_evaluation_in_blocks(monkeypatch):
 
 def test_progress_and_metrics():
     seen, scores = [], []
-    settings = Settings(steps=25, hidden=4, evaluate_every=10)
+    settings = StackOptions(steps=25, hidden=4, evaluate_every=10)
     histories = train.train(
         [Job("baseline", seed=0, rows=40), Job("ld", seed=0, rows=40)],
         a_split(),
@@ -339,8 +339,8 @@ def test_progress_and_metrics():
 
 class TestCheckpoint:
     jobs = Job("oe", seed=0, rows=40, initial="default"), Job("classification", seed=1, rows=40, bins=5)
-    settings = Settings(steps=47, hidden=8, evaluate_every=15)
-    longer = Settings(steps=400, hidden=8, evaluate_every=100, checkpoint_every=50)
+    settings = StackOptions(steps=47, hidden=8, evaluate_every=15)
+    longer = StackOptions(steps=400, hidden=8, evaluate_every=100, checkpoint_every=50)
 
     def test_a_finished_training_is_read_back(self, tmp_path):
         first = train.train(self.jobs, a_split(), self.settings, folder=tmp_path)
@@ -451,13 +451,13 @@ train.train(T.jobs, a_split(), T.longer, folder=Path({str(tmp_path)!r}), progres
 )
 def test_mistakes(jobs, settings, message):
     with pytest.raises(ValueError, match=message):
-        train.train(jobs, a_split(), Settings(steps=1, **settings))
+        train.train(jobs, a_split(), StackOptions(steps=1, **settings))
 
 
 def test_settings_that_cannot_be():
     for wrong in ({"dtype": "float16"}, {"steps": -1}, {"evaluate_every": 0}, {"checkpoint_every": 0}):
         with pytest.raises(ValueError, match="expected"):
-            Settings(**{"steps": 1, **wrong})
+            StackOptions(**{"steps": 1, **wrong})
     with pytest.raises(ValueError, match="expected rows and samples"):
         Job("ld", 0, samples=0)
 
@@ -466,7 +466,7 @@ def test_precision_is_put_back():
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        train.train([Job("baseline", 0, rows=4)], a_split(), Settings(steps=1, hidden=2))
+        train.train([Job("baseline", 0, rows=4)], a_split(), StackOptions(steps=1, hidden=2))
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
@@ -475,7 +475,7 @@ def test_precision_is_put_back():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 class TestOnAGPU:
-    settings = Settings(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
+    settings = StackOptions(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
 
     @pytest.mark.parametrize("repeated", [False, True])
     def test_same_numbers_as_on_the_cpu(self, tmp_path, repeated):
@@ -578,7 +578,7 @@ def loop_of_plain_pytorch(job, split, settings):
     return float((guess - torch.from_numpy(split.validation.values)).square().mean())
 
 
-SINGLES = Settings(steps=12, hidden=6, learning_rate=1e-2, evaluate_every=12, dtype="float64")
+SINGLES = StackOptions(steps=12, hidden=6, learning_rate=1e-2, evaluate_every=12, dtype="float64")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ordinal_entropy import files
-from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, shown
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, is_file_instead, shown
 from ordinal_entropy.vision import images
 
 CSVS = ("agedb.csv", "imdb_wiki.csv", "utkface.csv")
@@ -118,13 +118,8 @@ def balanced_split(ages: Sequence[float], seed: int = SEED, *, at_most: int = 30
 
 def _csv(root: Path) -> Path | None:
     """The csv of a folder, found by its name; None for a folder without one."""
-    if not root.is_dir():
-        if root.suffix.lower() == ".csv" and os.path.lexists(root):
-            return root
-        if root.is_file():
-            raise ValueError(f"expected a dataset folder or its csv, got the file {root}")
-        there = in_place_of_a_folder(root)
-        raise FileNotFoundError(f"expected a dataset of faces in {root}, got {there}. {WHERE_TO_GET_IT}")
+    if is_file_instead(root, ".csv", of="faces", remedy=WHERE_TO_GET_IT):
+        return root
     tables = sorted(path for path in root.iterdir() if path.suffix.lower() == ".csv" and not path.is_dir())
     named = [path for path in tables if path.name.lower() in CSVS] or tables
     if len(named) > 1:

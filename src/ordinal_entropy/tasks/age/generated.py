@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import runs
-from ordinal_entropy.files import on_all_cores, require_empty
+from ordinal_entropy.files import on_all_cores
 from ordinal_entropy.tasks.age.data import COLUMNS, balanced_split
+from ordinal_entropy.tasks.generating import new_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,12 +57,7 @@ def make(
         count: of faces in all splits together, at least 100.
         progress: is told how many are drawn, and how many there will be.
     """
-    folder = Path(folder)
-    if count < _LEAST:
-        raise ValueError(f"expected a count of at least {_LEAST} faces, got {count}")
-    if seed < 0:
-        raise ValueError(f"expected a seed of at least 0, got {seed}")
-    require_empty(folder)
+    folder = new_folder(folder, seed, count, least=_LEAST, of="faces")
     of_ages, *of_faces = np.random.SeedSequence(seed).spawn(count + 1)
     ages = long_tailed(count, np.random.default_rng(of_ages))
     splits = balanced_split(list(ages), seed, at_most=max(2, round(30 * count / 16_488)))  # 30 of AgeDB's faces

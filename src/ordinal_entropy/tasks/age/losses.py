@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ordinal_entropy.methods import weighted_mean
 from ordinal_entropy.recipes import lookup
+from ordinal_entropy.tasks.on_images.columns import column
 
 
 def age_counts(targets: Tensor) -> Tensor:
@@ -48,15 +49,6 @@ def training_counts(targets: Tensor, counts: Tensor) -> Tensor:
         return torch.zeros_like(ages, dtype=counts.dtype)
     found = counts.to(ages.device)[torch.where(inside, ages, 0).long()]
     return torch.where(inside, found, 0)
-
-
-def column(values: Tensor, name: str, rows: int | None = None) -> Tensor:
-    """``(n,)`` out of ``(n,)`` or ``(n, 1)``, of so many rows: ``(n, 1)`` minus ``(n,)`` would be ``(n, n)``."""
-    if values.dim() not in (1, 2) or values.shape[1:].numel() != 1:
-        raise ValueError(f"expected {name} (n,) or (n, 1), got {tuple(values.shape)}")
-    if rows is not None and len(values) != rows:
-        raise ValueError(f"expected {name} with n={rows} rows, got {tuple(values.shape)}")
-    return values.reshape(-1)
 
 
 _LOSSES = {

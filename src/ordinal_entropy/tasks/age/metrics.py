@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.environment import import_torchvision
-from ordinal_entropy.tasks.age.losses import column, training_counts
+from ordinal_entropy.tasks.age.losses import training_counts
+from ordinal_entropy.tasks.on_images.columns import column
 
 import_torchvision()  # which torchmetrics would import
 
@@ -88,10 +89,8 @@ class ShotErrors(Metric):
 
     def update(self, predictions: Tensor, targets: Tensor) -> None:
         """Adds a batch: ``(n,)`` or ``(n, 1)`` both; n may be 0."""
-        sums = _sums(predictions, targets, self.counts)
-        self.error = self.error + sums.error
-        self.log_error = self.log_error + sums.log_error
-        self.number = self.number + sums.number
+        for name, own in _sums(predictions, targets, self.counts)._asdict().items():
+            setattr(self, name, getattr(self, name) + own)
 
     def compute(self) -> dict[str, Tensor]:
         """The scores of :func:`shot_errors`."""

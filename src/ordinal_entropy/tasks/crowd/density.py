@@ -31,7 +31,7 @@ _BLOCK = 1024  # points at a time
 
 
 @dataclass(frozen=True)
-class Settings:
+class DensityOptions:
     """How a density map is made."""
 
     kernel: Literal["adaptive", "fixed"] = "adaptive"  # sigma of a point from its neighbours, or the same for all
@@ -54,7 +54,7 @@ class Settings:
             raise ValueError(f"expected a stride of at least 1, got {self.stride}")
 
 
-def density(points: Array, height: int, width: int, settings: Settings = Settings()) -> Density:  # noqa: B008
+def density(points: Array, height: int, width: int, options: DensityOptions = DensityOptions()) -> Density:  # noqa: B008
     """The density map of points in an image.
 
     A Gaussian has its middle in the pixel that its point falls into, and ends after four sigmas; points that coincide
@@ -65,7 +65,7 @@ def density(points: Array, height: int, width: int, settings: Settings = Setting
         points: ``(n, 2)`` as x and y in pixels, pixel k reaching from k to k + 1; n may be 0.
         height: of the image.
         width: of the image.
-        settings: the kernel, the border, the cells.
+        options: the kernel, the border, the cells.
 
     Returns:
         ``(ceil(height / stride), ceil(width / stride))``. With the defaults it sums to n: each Gaussian is divided by
@@ -79,13 +79,13 @@ def density(points: Array, height: int, width: int, settings: Settings = Setting
         >>> cells = density(points, 20, 32)
         >>> cells.shape, round(float(cells.sum()), 5)
         ((3, 4), 3.0)
-        >>> round(float(density(points, 20, 32, Settings(border="lost")).sum()), 5) < 3
+        >>> round(float(density(points, 20, 32, DensityOptions(border="lost")).sum()), 5) < 3
         True
     """
     points = _checked(points, height, width)
-    if settings.reduce == "bicubic" and settings.stride > 1:
-        return _resized(_summed(points, height, width, settings, stride=1), settings.stride)
-    return _summed(points, height, width, settings, stride=settings.stride)
+    if options.reduce == "bicubic" and options.stride > 1:
+        return _resized(_summed(points, height, width, options, stride=1), options.stride)
+    return _summed(points, height, width, options, stride=options.stride)
 
 
 def sigmas(points: Array, height: int, width: int) -> Array:
@@ -113,7 +113,7 @@ def cached(
     points: Array,
     height: int,
     width: int,
-    settings: Settings = Settings(),  # noqa: B008
+    options: DensityOptions = DensityOptions(),  # noqa: B008
     *,
     folder: str | os.PathLike[str] | None = None,
 ) -> Density:
@@ -123,17 +123,17 @@ def cached(
         points: as all that follows, as in :func:`density`.
         height: of the image.
         width: of the image.
-        settings: the name of the file depends on them, on the points and on the size of the image.
+        options: the name of the file depends on them, on the points and on the size of the image.
         folder: where; without it, ``density`` in the cache of this package.
     """
     points = _checked(points, height, width)
     path = (
         cache_folder() / "density" if folder is None else Path(folder)
-    ) / f"{_key(points, height, width, settings)}.npy"
+    ) / f"{_key(points, height, width, options)}.npy"
     there = _read(path)
     if there is not None:
         return there
-    made = density(points, height, width, settings)
+    made = density(points, height, width, options)
     with runs.replacing(path) as file:
         np.save(file, made, allow_pickle=False)
     return made
@@ -142,7 +142,7 @@ def cached(
 def all_cached(
     points: Sequence[Array],
     sizes: Sequence[tuple[int, int]],
-    settings: Settings = Settings(),  # noqa: B008
+    options: DensityOptions = DensityOptions(),  # noqa: B008
     *,
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -152,14 +152,14 @@ def all_cached(
     Args:
         points: of each image.
         sizes: height and width of each image.
-        settings: as in :func:`density`.
+        options: as in :func:`density`.
         folder: as in :func:`cached`.
         progress: is told how many maps are there, and how many there will be.
     """
     from threadpoolctl import threadpool_limits
 
     def one(index: int) -> Density:
-        return cached(points[index], *sizes[index], settings, folder=folder)
+        return cached(points[index], *sizes[index], options, folder=folder)
 
     if len(points) != len(sizes):
         raise ValueError(f"expected sizes of {len(points)} images, got {len(sizes)}")
@@ -179,11 +179,11 @@ def _checked(points: Array, height: int, width: int) -> Array:
     return points
 
 
-def _summed(points: Array, height: int, width: int, settings: Settings, *, stride: int) -> Density:
+def _summed(points: Array, height: int, width: int, options: DensityOptions, *, stride: int) -> Density:
     """Sums over cells of the full map."""
     found = np.zeros((-(-height // stride), -(-width // stride)))
-    kept = settings.border == "kept"
-    sigma = np.full(len(points), settings.sigma) if settings.kernel == "fixed" else sigmas(points, height, width)
+    kept = options.border == "kept"
+    sigma = np.full(len(points), options.sigma) if options.kernel == "fixed" else sigmas(points, height, width)
     pixels = np.floor(points).astype(np.int64)  # (n, 2)
     ends = np.array([width, height]) - 1
     if kept:
@@ -228,8 +228,8 @@ def _resized(full: Density, stride: int) -> Density:
     return found
 
 
-def _key(points: Array, height: int, width: int, settings: Settings) -> str:
-    told = repr((_VERSION, height, width, astuple(settings), points.shape)).encode()
+def _key(points: Array, height: int, width: int, options: DensityOptions) -> str:
+    told = repr((_VERSION, height, width, astuple(options), points.shape)).encode()
     return hashlib.sha256(told + np.ascontiguousarray(points, dtype="<f8").tobytes()).hexdigest()[:32]
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-from ordinal_entropy.files import on_all_cores, require_empty
+from ordinal_entropy.files import on_all_cores
+from ordinal_entropy.tasks.generating import new_folder
 
 Array = NDArray[Any]
 
@@ -55,12 +56,7 @@ def make(
         count: of images in training and test together, at least 10.
         progress: is told how many are drawn, and how many there will be.
     """
-    folder = Path(folder)
-    if count < _LEAST:
-        raise ValueError(f"expected a count of at least {_LEAST} images, got {count}")
-    if seed < 0:
-        raise ValueError(f"expected a seed of at least 0, got {seed}")
-    require_empty(folder)
+    folder = new_folder(folder, seed, count, least=_LEAST, of="images")
     of_people, *of_images = np.random.SeedSequence(seed).spawn(count + 1)
     people = long_tailed(count, np.random.default_rng(of_people))
     tests = round(count * _TEST)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy.environment import import_torchvision
+from ordinal_entropy.tasks.on_images.columns import column
 
 import_torchvision()  # which torchmetrics would import
 
@@ -71,10 +72,8 @@ class CountErrors(Metric):
 
     def update(self, predictions: Tensor, targets: Tensor) -> None:
         """Adds a batch: ``(n,)`` or ``(n, 1)`` both; n may be 0."""
-        sums = _sums(predictions, targets)
-        self.error = self.error + sums.error
-        self.squared = self.squared + sums.squared
-        self.number = self.number + sums.number
+        for name, own in _sums(predictions, targets)._asdict().items():
+            setattr(self, name, getattr(self, name) + own)
 
     def compute(self) -> dict[str, Tensor]:
         """The scores of :func:`count_errors`."""
@@ -90,8 +89,8 @@ class _Sums(NamedTuple):
 
 
 def _sums(predictions: Tensor, targets: Tensor) -> _Sums:
-    predicted = _column(predictions.detach(), "predictions")
-    true = _column(targets, "targets", rows=len(predicted))
+    predicted = column(predictions.detach(), "predictions")
+    true = column(targets, "targets", rows=len(predicted))
     error = predicted.double() - true.double()  # (n,)
     number = torch.tensor(len(error), device=error.device)
     return _Sums(error.abs().sum(), error.square().sum(), number)
@@ -99,12 +98,3 @@ def _sums(predictions: Tensor, targets: Tensor) -> _Sums:
 
 def _scores(sums: _Sums) -> dict[str, Tensor]:
     return {"mae": sums.error / sums.number, "rmse": (sums.squared / sums.number).sqrt()}
-
-
-def _column(values: Tensor, name: str, rows: int | None = None) -> Tensor:
-    """``(n,)`` out of ``(n,)`` or ``(n, 1)``: ``(n, 1)`` minus ``(n,)`` would be ``(n, n)``."""
-    if values.dim() not in (1, 2) or values.shape[1:].numel() != 1:
-        raise ValueError(f"expected {name} (n,) or (n, 1), got {tuple(values.shape)}")
-    if rows is not None and len(values) != rows:
-        raise ValueError(f"expected {name} with n={rows} rows, got {tuple(values.shape)}")
-    return values.reshape(-1)

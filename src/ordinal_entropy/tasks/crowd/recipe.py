@@ -191,7 +191,7 @@ def crowds(recipe: Crowd) -> _Found:
     problems = [*problems, *damaged]
     refuse(everything, problems, skip_bad=own.skip_bad)
     tell_left_out(problems, root)
-    settings = density.Settings(own.kernel, own.sigma, own.border, CELL, own.reduce)
+    settings = density.DensityOptions(own.kernel, own.sigma, own.border, CELL, own.reduce)
     maps = density.all_cached(
         [image.points for image in everything], [image.density_size for image in everything], settings
     )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import files
-from ordinal_entropy.files import SPLITS, Problem, fault_inside, in_place_of_a_folder, on_all_cores, shown
+from ordinal_entropy.files import SPLITS, Problem, fault_inside, is_file_instead, on_all_cores, shown
 from ordinal_entropy.tasks.depth import labeled
 from ordinal_entropy.tasks.depth.labeled import LabeledError
 from ordinal_entropy.tasks.depth.maps import MAX_DEPTH, MIN_DEPTH
@@ -209,13 +209,8 @@ def drawn(scenes: Sequence[str], part: float, seed: int = SEED) -> list[bool]:
 
 def _source(root: Path) -> Path:
     """The folder that holds the lists, or the .mat."""
-    if not root.is_dir():
-        if root.suffix.lower() == ".mat" and os.path.lexists(root):
-            return root
-        if root.is_file():
-            raise ValueError(f"expected a dataset folder or its .mat, got the file {root}")
-        there = in_place_of_a_folder(root)
-        raise FileNotFoundError(f"expected a dataset of images with depths in {root}, got {there}. {WHERE_TO_GET_IT}")
+    if is_file_instead(root, ".mat", of="images with depths", remedy=WHERE_TO_GET_IT):
+        return root
     if any(os.path.lexists(root / name) for name in TRAIN_LISTS + TEST_LISTS):
         return root
     if os.path.lexists(root / MAT):
@@ -320,21 +315,21 @@ def _by_mat(path: Path, seed: int, validation: float) -> tuple[list[Record], lis
     except LabeledError as error:
         return [], [Problem(name, error.reason)]
     scenes = [_scene(scene) for scene in contents.scenes]
-    splits = ["train"] * contents.pairs
+    splits = ["train"] * contents.n
     beside = path.parent / "splits.mat"
     if os.path.lexists(beside):
         outside = fault_inside(path.parent, beside.name)
         try:
             if outside:
                 raise LabeledError(beside, outside)
-            official: list[str | None] = labeled.splits(beside, contents.pairs)
+            official: list[str | None] = labeled.splits(beside, contents.n)
         except LabeledError as error:
             return [], [Problem(beside.name, error.reason)]
         kept = [place for place, split in enumerate(official) if split is not None]
         for place in kept:
             splits[place] = official[place] or ""
     else:
-        kept = list(range(contents.pairs))
+        kept = list(range(contents.n))
         for place, chosen in enumerate(drawn(scenes, TEST, seed)):
             splits[place] = "test" if chosen else "train"
     training = [place for place in kept if splits[place] == "train"]

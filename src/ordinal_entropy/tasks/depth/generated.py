@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordinal_entropy import runs
-from ordinal_entropy.files import require_empty
 from ordinal_entropy.tasks.depth.data import TEST_LISTS, TRAIN_LISTS
+from ordinal_entropy.tasks.generating import new_folder
 
 Array = NDArray[np.float32]
 Random = np.random.Generator
@@ -53,14 +53,9 @@ def make(
         size: rows and columns of an image.
         progress: is told how many pairs are rendered, and how many there will be.
     """
-    folder = Path(folder)
-    if count < _LEAST:
-        raise ValueError(f"expected a count of at least {_LEAST} pairs, got {count}")
-    if seed < 0:
-        raise ValueError(f"expected a seed of at least 0, got {seed}")
     if min(size) < 8:
         raise ValueError(f"expected images of at least 8 x 8 pixels, got {size[0]} x {size[1]}")
-    require_empty(folder)
+    folder = new_folder(folder, seed, count, least=_LEAST, of="pairs")
     for name in _FOLDERS.values():
         (folder / name).mkdir(parents=True)
     try:

@@ -31,7 +31,7 @@ class LabeledError(FileError):
 class Contents(NamedTuple):
     """What a .mat holds."""
 
-    pairs: int  # how many
+    n: int  # pairs
     scenes: list[str]  # where each was taken; all empty where that is not told
 
 

@@ -29,7 +29,7 @@ _NODES = 100  # nodes of the equation
 _LEFT_OUT = 1e-14  # at most so much of the variance of the field of ``linear``
 
 
-class Rows(NamedTuple):
+class Triplets(NamedTuple):
     """Functions at their sensors ``(n, s)``, places ``(n, 1)`` and values there ``(n, 1)``."""
 
     functions: Array
@@ -76,7 +76,7 @@ def expansion(points: Array, length: float) -> tuple[Array, Array]:
     return terms, from_middle - to_start
 
 
-def linear(n: int, seed: int, *, sensors: int = 100, length: float = 0.2) -> Rows:
+def linear(n: int, seed: int, *, sensors: int = 100, length: float = 0.2) -> Triplets:
     """Rows ``u(sensors), x -> integral of u from 0 to x``, one place ``x ~ U(0, 1)`` for each function ``u``.
 
     ``u`` is a Gaussian random field of unit variance, drawn in the terms of its ``expansion``; its integral is exact.
@@ -93,7 +93,7 @@ def linear(n: int, seed: int, *, sensors: int = 100, length: float = 0.2) -> Row
     at_sensors, _ = expansion(np.linspace(0, 1, sensors), length)  # (s, terms)
     _, integrals = expansion(places[:, 0], length)  # (n, terms)
     field = random.standard_normal(integrals.shape)
-    return Rows(field @ at_sensors.T, places, np.einsum("ij,ij->i", field, integrals)[:, None])
+    return Triplets(field @ at_sensors.T, places, np.einsum("ij,ij->i", field, integrals)[:, None])
 
 
 def modes(length: float, *, count: int = 8, sensors: int = 30) -> Array:
@@ -157,7 +157,7 @@ def mean_solution(length: float, paths: int, random: np.random.Generator, *, sig
 
 def nonlinear(
     functions: int, seed: int, *, paths: int = 20_000, signs: str = "eig", sigma: float = 0.1, points: int = 10
-) -> Rows:
+) -> Triplets:
     """Rows ``modes of a field, x -> mean of the solution at x`` over random fields of that correlation length.
 
     What the published files hold: each function is a correlation length ``l ~ U(0.2, 2)``, shown as its eight largest
@@ -186,10 +186,10 @@ def nonlinear(
         return at_sensors.reshape(-1), nodes[chosen], mean_solution(length, paths, random, sigma=sigma)[chosen]
 
     inputs, places, values = (np.stack(part) for part in zip(*_each(one, functions, seed), strict=True))
-    return Rows(np.repeat(inputs, points, axis=0), places.reshape(-1, 1), values.reshape(-1, 1))
+    return Triplets(np.repeat(inputs, points, axis=0), places.reshape(-1, 1), values.reshape(-1, 1))
 
 
-def nonlinear_paths(n: int, seed: int, *, sensors: int = 240, sigma: float = 0.1) -> Rows:
+def nonlinear_paths(n: int, seed: int, *, sensors: int = 240, sigma: float = 0.1) -> Triplets:
     """Rows ``b(sensors), x -> u(x)`` with ``(e^b u')' = 10``, one path ``b`` and one place each.
 
     The paper's own words, where its files hold something else: correlation lengths ``l ~ U(1, 2)``, the solution of the
@@ -206,7 +206,7 @@ def nonlinear_paths(n: int, seed: int, *, sensors: int = 240, sigma: float = 0.1
         return np.interp(places, nodes, path), nodes[chosen], -solutions(path[None])[0, chosen]
 
     functions, chosen, values = (np.array(part) for part in zip(*_each(one, n, seed), strict=True))
-    return Rows(functions, chosen[:, None], values[:, None])
+    return Triplets(functions, chosen[:, None], values[:, None])
 
 
 def _each(make: Callable[[np.random.SeedSequence], Made], count: int, seed: int) -> list[Made]:
@@ -218,7 +218,7 @@ def _each(make: Callable[[np.random.SeedSequence], Made], count: int, seed: int)
         return list(pool.map(make, np.random.SeedSequence(seed).spawn(count)))
 
 
-def read(folder: Path) -> tuple[Rows, Rows]:
+def read(folder: Path) -> tuple[Triplets, Triplets]:
     """Training and test rows of a folder with ``train.npz`` and ``test.npz``, or the same with ``_sde``."""
     folder = Path(folder)
     for names in (_FILES, _SDE_FILES):
@@ -236,7 +236,7 @@ def read(folder: Path) -> tuple[Rows, Rows]:
     )
 
 
-def _rows(path: Path, part: str) -> Rows:
+def _rows(path: Path, part: str) -> Triplets:
     names = f"X_{part}0", f"X_{part}1", f"y_{part}"
     there = arrays.names(path)
     missing = [name for name in names if name not in there]
@@ -259,10 +259,10 @@ def _rows(path: Path, part: str) -> Rows:
             raise ValueError(
                 f"expected finite numbers, got {int((~np.isfinite(array)).sum())} others in {name} of {path}"
             )
-    return Rows(functions, places, values)
+    return Triplets(functions, places, values)
 
 
-def write(folder: Path, name: str, train: Rows, test: Rows) -> None:
+def write(folder: Path, name: str, train: Triplets, test: Triplets) -> None:
     """Writes the rows in the public layout; a file is there whole or not at all."""
     folder = Path(folder)
     runs.remove_leftovers(folder)
@@ -274,7 +274,7 @@ def write(folder: Path, name: str, train: Rows, test: Rows) -> None:
             np.savez(unfinished, **arrays)  # type: ignore[arg-type,unused-ignore]
 
 
-def generate(name: str, *, train: int, test: int, seed: int = 0, **options: float | str) -> tuple[Rows, Rows]:
+def generate(name: str, *, train: int, test: int, seed: int = 0, **options: float | str) -> tuple[Triplets, Triplets]:
     """Training and test rows of a generated set; for "nonlinear" the numbers count rows, ten of a function.
 
     Args:
@@ -290,12 +290,12 @@ def generate(name: str, *, train: int, test: int, seed: int = 0, **options: floa
     make = {"linear": linear, "nonlinear": nonlinear, "nonlinear-paths": nonlinear_paths}[name]
     share = int(options.get("points", 10)) if name == "nonlinear" else 1
     made = [make(-(-n // share), int(s), **options) for n, s in zip((train, test), seeds, strict=True)]  # type: ignore[operator,unused-ignore]
-    return Rows(*(x[:train] for x in made[0])), Rows(*(x[:test] for x in made[1]))
+    return Triplets(*(x[:train] for x in made[0])), Triplets(*(x[:test] for x in made[1]))
 
 
 def cached(
     folder: Path, name: str, *, train: int, test: int, seed: int = 0, **options: float | str
-) -> tuple[Rows, Rows]:
+) -> tuple[Triplets, Triplets]:
     """What ``generate`` gives, out of a folder of the cache if it is there; else made and put there."""
     what = json.dumps([_VERSIONS.get(name), name, train, test, seed, sorted(options.items())])
     place = Path(folder) / f"{name}-{hashlib.sha256(what.encode()).hexdigest()[:16]}"

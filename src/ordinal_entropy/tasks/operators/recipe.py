@@ -21,8 +21,8 @@ from ordinal_entropy.recipes import cache_folder, described, flat, preset, requi
 from ordinal_entropy.recipes.groups import Dataset, MethodOptions, Perceptron, Stacked
 from ordinal_entropy.tasks import Task, part_options
 from ordinal_entropy.tasks.operators import data, train
-from ordinal_entropy.tasks.operators.data import Rows
-from ordinal_entropy.tasks.operators.train import Job, Scores, Settings, Split, method_of, with_options
+from ordinal_entropy.tasks.operators.data import Triplets
+from ordinal_entropy.tasks.operators.train import Job, Scores, Split, StackOptions, method_of, with_options
 from ordinal_entropy.training.checkpoints import FILE
 from ordinal_entropy.training.plans import PARTS, Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
@@ -123,8 +123,8 @@ def split(recipe: Operators) -> Split:
         kept = len(test.values) - len(test.values) // _VALIDATION_SHARE
         if kept == len(test.values):
             raise ValueError(f"expected at least {_VALIDATION_SHARE} test rows in {own.path}, got {kept}")
-        validation = Rows(*(part[kept:] for part in test))
-        return Split(rows, validation, Rows(*(part[: min(kept, own.test_rows)] for part in test)))
+        validation = Triplets(*(part[kept:] for part in test))
+        return Split(rows, validation, Triplets(*(part[: min(kept, own.test_rows)] for part in test)))
     options: dict[str, float | str] = {}
     if own.operator == "nonlinear":
         options = {"paths": own.paths, "signs": own.signs}
@@ -167,10 +167,10 @@ def check_method(plan: Plan) -> None:
     first_epochs(method, plan.recipe.training.steps)  # too few for two stages are an error
 
 
-def settings(recipe: Operators) -> Settings:
+def stack_options(recipe: Operators) -> StackOptions:
     """What all runs of a stack share."""
     own = {key: value for key, value in vars(recipe.training).items() if key != "initial"}  # which is a run's own
-    return Settings(hidden=recipe.model.hidden, **own)
+    return StackOptions(hidden=recipe.model.hidden, **own)
 
 
 def read(recipe: Operators, device: str) -> Split:
@@ -206,7 +206,13 @@ def train_group(group: Group, rows: Split, device: str, progress: Progress | Non
             on_scores(step, [_by_part(own) for own in scores])
 
     histories = train.train(
-        jobs, split=rows, settings=settings(recipe), device=device, folder=folder, progress=progress, on_metrics=told
+        jobs,
+        split=rows,
+        options=stack_options(recipe),
+        device=device,
+        folder=folder,
+        progress=progress,
+        on_metrics=told,
     )
     with held():
         for (_, run), (steps, *scores) in zip(group, histories, strict=True):
@@ -226,7 +232,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     """
     (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
     place = trained_in(folder, plan, FILE)
-    step, scores = train.evaluate([job], split(plan.recipe), settings(plan.recipe), device=device, folder=place)
+    step, scores = train.evaluate([job], split(plan.recipe), stack_options(plan.recipe), device=device, folder=place)
     return {"step": step, **scores[0]._asdict()}
 
 

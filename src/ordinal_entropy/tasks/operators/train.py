@@ -20,7 +20,7 @@ from ordinal_entropy import methods
 from ordinal_entropy.methods import Composition
 from ordinal_entropy.methods.ordinal_entropy import BALANCED, FIXED
 from ordinal_entropy.tasks import spread_rows
-from ordinal_entropy.tasks.operators.data import Array, Rows
+from ordinal_entropy.tasks.operators.data import Array, Triplets
 from ordinal_entropy.training import checkpoints, saved_features
 from ordinal_entropy.training.checkpoints import OfStack
 from ordinal_entropy.training.plans import Scores
@@ -97,13 +97,13 @@ def _keys(job: Job) -> list[str]:
     return [name for name in (strength, "rescale", "bins", "decode") if name in methods.options(job.method)]
 
 
-__all__ = ["History", "Job", "Scores", "Settings", "Split", "evaluate", "train"]
+__all__ = ["History", "Job", "Scores", "Split", "StackOptions", "evaluate", "train"]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
-class Settings:
+class StackOptions:
     """What all runs of a stack share."""
 
     steps: int
@@ -130,9 +130,9 @@ class Settings:
 class Split(NamedTuple):
     """Rows to train on (each run on a part of them), to choose a step by, and to report."""
 
-    train: Rows
-    validation: Rows
-    test: Rows
+    train: Triplets
+    validation: Triplets
+    test: Triplets
 
 
 class History(NamedTuple):
@@ -147,7 +147,7 @@ class History(NamedTuple):
 def train(
     jobs: Sequence[Job],
     split: Split,
-    settings: Settings,
+    options: StackOptions,
     *,
     device: str | torch.device = "cpu",
     folder: Path | None = None,
@@ -159,10 +159,10 @@ def train(
     Args:
         jobs: the runs; all with the same number of ``rows``.
         split: the rows.
-        settings: what the runs share.
+        options: what the runs share.
         device: where to train.
         folder: for the checkpoint. Training again with the same folder goes on from there and ends in the same
-            numbers; a checkpoint of other jobs, settings or rows is an error. An interrupt writes one first. And for
+            numbers; a checkpoint of other jobs, options or rows is an error. An interrupt writes one first. And for
             the features that jobs keep, each in a folder of its name inside.
         progress: told the steps done and the steps in all, from time to time.
         on_metrics: told the step and the scores of all jobs at each evaluation; again, where training went on from
@@ -173,8 +173,8 @@ def train(
     """
     if not jobs:
         raise ValueError("expected at least one job, got none")
-    with _precision(settings, device):
-        training = _Training(jobs, split, settings, torch.device(device), folder)
+    with _precision(options, device):
+        training = _Training(jobs, split, options, torch.device(device), folder)
         training.load()
 
         def evaluate() -> Callable[[], None]:
@@ -194,11 +194,11 @@ def train(
 
 
 def evaluate(
-    jobs: Sequence[Job], split: Split, settings: Settings, *, device: str | torch.device = "cpu", folder: Path
+    jobs: Sequence[Job], split: Split, options: StackOptions, *, device: str | torch.device = "cpu", folder: Path
 ) -> tuple[int, list[Scores]]:
     """The step of the checkpoint in a folder, and the scores of its parameters, computed again; one a job."""
-    with _precision(settings, device):
-        training = _Training(jobs, split, settings, torch.device(device), folder)
+    with _precision(options, device):
+        training = _Training(jobs, split, options, torch.device(device), folder)
         if not training.load():
             raise FileNotFoundError(f"expected a checkpoint in {folder}, got none")
         return training.stack.step, training.scores()
@@ -208,7 +208,7 @@ class _Training:
     """A stack, the rows it is scored on, and what has been found so far."""
 
     def __init__(
-        self, jobs: Sequence[Job], split: Split, settings: Settings, device: torch.device, folder: Path | None
+        self, jobs: Sequence[Job], split: Split, options: StackOptions, device: torch.device, folder: Path | None
     ) -> None:
         if len({job.rows for job in jobs}) != 1:
             raise ValueError(f"expected jobs with the same rows, got {sorted({job.rows for job in jobs})}")
@@ -219,34 +219,34 @@ class _Training:
         rows, available = jobs[0].rows, len(split.train.values)
         if rows > available:
             raise ValueError(f"expected at least rows={rows} training rows, got {available}")
-        self.settings, self.folder = settings, folder
+        self.options, self.folder = options, folder
         self.histories = [History([], [], [], []) for _ in jobs]
         x, y = _table(split.train)
         own = torch.stack([(job.part * rows + torch.arange(rows)) % available for job in jobs])  # (r, rows)
         members = [job.member() for job in jobs]
-        seen = _rows(x[own], y[own], jobs, settings)
+        seen = _rows(x[own], y[own], jobs, options)
         self.order = order_of(members, seen)
-        self.identity = {} if folder is None else _identity(jobs, split, settings, self.order)
+        self.identity = {} if folder is None else _identity(jobs, split, options, self.order)
         own, sorted_jobs = own[self.order], [jobs[k] for k in self.order]
-        dtype = _DTYPES[settings.dtype]
+        dtype = _DTYPES[options.dtype]
         self.stack = Stack(
             [members[k] for k in self.order],
-            Shape(0, x.shape[1], hidden=settings.hidden, dtype=dtype),
-            _rows(x[own], y[own], sorted_jobs, settings),
-            learning_rate=settings.learning_rate,
-            weight_decay=settings.weight_decay,
+            Shape(0, x.shape[1], hidden=options.hidden, dtype=dtype),
+            _rows(x[own], y[own], sorted_jobs, options),
+            learning_rate=options.learning_rate,
+            weight_decay=options.weight_decay,
             device=device,
         )
         self.parts = [(self.stack.inputs, y[own].to(device))]  # training, validation, test; targets in float64
         for part in (split.validation, split.test):
             x, y = _table(part)
             self.parts.append((x.to(device, dtype), y.to(device)))
-        self.folders = [] if folder is None or not settings.feature_rows else [folder / job.name for job in jobs]
+        self.folders = [] if folder is None or not options.feature_rows else [folder / job.name for job in jobs]
         if len(set(self.folders)) < len(self.folders):
             raise ValueError(f"expected jobs of different names, got {', '.join(repr(job.name) for job in jobs)}")
-        every = settings.evaluate_every
-        often = settings.checkpoint_every, settings.checkpoint_seconds
-        self.loop = loop.Loop(settings.steps, every, self.stack.at_once(every), *often)
+        every = options.evaluate_every
+        often = options.checkpoint_every, options.checkpoint_seconds
+        self.loop = loop.Loop(options.steps, every, self.stack.at_once(every), *often)
 
     def scores(self) -> list[Scores]:
         """Of all jobs, in the order they were given."""
@@ -280,7 +280,7 @@ class _Training:
         if not self.folders or self.stack.step == 0:
             return
         for part, (x, y) in (("train", self.parts[0]), ("test", self.parts[2])):
-            rows = spread_rows(x.shape[-2], self.settings.feature_rows).to(x.device)
+            rows = spread_rows(x.shape[-2], self.options.feature_rows).to(x.device)
             found = zip(*self.stack.predictions(x[..., rows, :]), strict=True)
             features, predictions = (torch.cat(each, dim=1) for each in found)
             targets = y[..., rows, :].expand(predictions.shape)
@@ -299,7 +299,7 @@ class _Training:
         """Goes on from the checkpoint; False where there is none."""
         if self.folder is None:
             return False
-        count, steps = len(self.histories), self.settings.steps
+        count, steps = len(self.histories), self.options.steps
         found = checkpoints.load_stack(self.folder, self.identity, self.stack.state, count=count, steps=steps)
         if found is None:
             return False
@@ -308,27 +308,27 @@ class _Training:
         return True
 
 
-def _rows(inputs: Tensor, targets: Tensor, jobs: Sequence[Job], settings: Settings) -> StackRows:
+def _rows(inputs: Tensor, targets: Tensor, jobs: Sequence[Job], options: StackOptions) -> StackRows:
     """Of a stack whose runs have a set of rows each, and take all of them in every step."""
     r, n, _ = inputs.shape
-    return StackRows(inputs, targets, range(r), [n] * r, [job.seed for job in jobs], epochs=settings.steps)
+    return StackRows(inputs, targets, range(r), [n] * r, [job.seed for job in jobs], epochs=options.steps)
 
 
-def _identity(jobs: Sequence[Job], split: Split, settings: Settings, order: Sequence[int]) -> dict[str, Any]:
+def _identity(jobs: Sequence[Job], split: Split, options: StackOptions, order: Sequence[int]) -> dict[str, Any]:
     """What the numbers of a training depend on, and the order of the runs in its state."""
-    shared = {key: value for key, value in asdict(settings).items() if not key.startswith(("checkpoint", "feature"))}
+    shared = {key: value for key, value in asdict(options).items() if not key.startswith(("checkpoint", "feature"))}
     left_out = "name", *(() if any(job.options for job in jobs) else ("options",))  # a later key
     own = [{key: value for key, value in asdict(job).items() if key not in left_out} for job in jobs]
     found = {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
     return found if len(jobs) == 1 else {**found, "order": list(order)}
 
 
-def _table(rows: Rows) -> tuple[Tensor, Tensor]:
+def _table(rows: Triplets) -> tuple[Tensor, Tensor]:
     """Inputs ``(n, sensors + 1)`` and targets ``(n, 1)`` in float64."""
     return torch.from_numpy(np.hstack([rows.functions, rows.places])), torch.from_numpy(np.asarray(rows.values))
 
 
-def _digest(rows: Rows) -> str:
+def _digest(rows: Triplets) -> str:
     digest = hashlib.sha256()
     for array in rows:
         contiguous: Array = np.ascontiguousarray(array, dtype=np.float64)
@@ -338,10 +338,10 @@ def _digest(rows: Rows) -> str:
 
 
 @contextmanager
-def _precision(settings: Settings, device: str | torch.device) -> Iterator[None]:
-    """Products in full float32, or in TF32 where the settings ask for it, whatever is set outside."""
+def _precision(options: StackOptions, device: str | torch.device) -> Iterator[None]:
+    """Products in full float32, or in TF32 where the options ask for it, whatever is set outside."""
     before = torch.get_float32_matmul_precision()
-    fast = settings.tf32 and torch.device(device).type == "cuda"
+    fast = options.tf32 and torch.device(device).type == "cuda"
     torch.set_float32_matmul_precision("high" if fast else "highest")
     try:
         yield
