@@ -285,6 +285,35 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
         assert (folder / "features" / "test-0001.safetensors").exists()
 
 
+def test_an_ensemble_goes_on_to_the_same_numbers_and_is_evaluated(tmp_path, monkeypatch):
+    recipe = tiny("network=tabm", "members=2", "dropout=0.2", "dtype=float64")
+    own = plans(recipe, ("baseline", "huber+oe-balanced"), seeds=(0,))
+    whole = TABULAR.train(own, device="cpu", folder=tmp_path / "whole")
+    monkeypatch.setattr(train, "_SECONDS", 0.0)
+    save, saved = train.save_run, []
+
+    def stop(folder, content):
+        if len(saved) == 3:  # the second of two runs has one epoch, the first has two
+            raise KeyboardInterrupt
+        saved.append(folder)
+        save(folder, content)
+
+    monkeypatch.setattr(train, "save_run", stop)
+    with pytest.raises(KeyboardInterrupt):
+        TABULAR.train(own, device="cpu", folder=tmp_path / "stopped")
+    assert len(set(saved)) == 2
+    monkeypatch.setattr(train, "save_run", save)
+    again = TABULAR.train(own, device="cpu", folder=tmp_path / "stopped")
+    assert [each.test for each in again] == [pytest.approx(each.test, rel=1e-8) for each in whole]
+    content = load_file(tmp_path / "whole" / "baseline-seed0" / "features" / "test-0003.safetensors")
+    assert content["features"].shape == (60, 8)
+    error = np.sqrt(np.mean((content["targets"] - content["predictions"]) ** 2))
+    assert error == pytest.approx(whole[0].last, rel=1e-5)
+    found = evaluate(own[1], device="cpu", folder=tmp_path / "whole")
+    scores = [found["test"], found["test, best on validation"]]
+    assert scores == pytest.approx([whole[1].last, whole[1].best_validation], rel=1e-8)
+
+
 def test_another_table_in_the_same_place_is_refused(tmp_path):
     recipe = tiny()
     TABULAR.train(plans(recipe)[:1], device="cpu", folder=tmp_path / "a")
@@ -316,6 +345,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         (["data=made", "target=price", "batch_size=200"], "expected at least batch_size=200 rows to train on, got 192"),
         (["data=made", "target=price", "test_share=1"], "expected test_share between 0 and 1, got 1.0"),
         (["data=made", "target=price", "hiden=3"], "expected a key like 'hidden', got 'hiden'"),
+        (["data=made", "target=price", "network=tab"], "expected a value of network like 'tabm'"),
+        (["data=made", "target=price", "members=0"], "expected members to be at least 1, got 0"),
+        (["data=made", "target=price", "dropout=1"], "expected dropout from 0 to below 1, got 1.0"),
         (["data=made", "target=price", "balance=0"], "expected balance to be a positive number, got 0.0"),
         (["data=made", "target=price", "bins=1"], "expected bins to be at least 2, got 1"),
     ],
