@@ -80,6 +80,26 @@ def test_what_a_killed_process_left_of_a_file_goes_when_the_file_is_written_agai
     assert taken and runs.read_json(path) == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+@pytest.mark.parametrize("look", [1, 2])
+def test_a_lock_that_goes_while_it_is_looked_at_is_taken_anew(tmp_path, monkeypatch, look):
+    """Another process that is done removes the file before one of the looks at it."""
+    path, stat, looks = tmp_path / "lock", Path.stat, []
+
+    def late(self, **options):
+        if self == path:
+            looks.append(self)
+            if len(looks) == look:
+                os.unlink(self)
+        return stat(self, **options)
+
+    monkeypatch.setattr(Path, "stat", late)
+    with runs.lock(path, wait=True):
+        monkeypatch.undo()
+        assert path.read_text().startswith(f"{os.getpid()} ")
+    assert not path.exists()
+
+
 def test_numbers_that_json_does_not_have_are_none(tmp_path):
     path = tmp_path / "file.json"
     path.write_text("[NaN, Infinity, -Infinity, 1e999, 1%s, 2.5]" % ("0" * 400))

@@ -505,9 +505,10 @@ def lock(path: Path, *, wait: bool = False) -> Iterator[None]:
                     number, _, host = file.read(200).decode(errors="replace").strip().partition(" ")
                 where = f" on {host}" if host not in ("", socket.gethostname()) else ""
                 raise LockedError(f"process {number or 'unknown'}{where} is at work in {path.parent}")
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
-                break
-            file.close()  # removed by the one who had it, while we waited
+            with suppress(FileNotFoundError):  # else it was removed by the one who had it, while we waited
+                if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                    break
+            file.close()
         with suppress(OSError):  # a full disk keeps nobody from reading what is there
             file.truncate(0)
             file.write(f"{os.getpid()} {socket.gethostname()}\n".encode())
