@@ -6,7 +6,8 @@
 Features are float32, after a ReLU; a target is one whole number from 1 to 100. Measured are the forward and the
 backward pass, to the features or the outputs, of what a method adds: of a term, the term at its strength or balance; of
 a head or a loss, the task loss and the decoding; of weights and mixing, the change of a batch, whose inputs are as wide
-as the features; of smoothing, the calibration and what it observes. ``ms`` is the median on the clock, from an idle
+as the features; of smoothing, the calibration and what it observes; of averaging, an update of a layer of
+that width, or with ``--step`` of ResNet-50. ``ms`` is the median on the clock, from an idle
 device to an idle device, launches included. On a GPU ``device_ms`` is that of the device alone, whose work is queued
 before it begins. ``extra_mib`` is the peak of memory beyond what was held before. With ``--step`` the times are also
 compared with a training step of ResNet-50 on 256 images of 224 x 224 (bf16 autocast, channels last, Adam), of as many
@@ -30,6 +31,7 @@ from torch import Tensor
 from ordinal_entropy import methods
 from ordinal_entropy.environment import import_torchvision
 from ordinal_entropy.methods import Batch, Composition, Step, squared_error
+from ordinal_entropy.methods.averaging import Average
 
 import record
 
@@ -85,10 +87,25 @@ def added(method: Composition, rows: int, width: int, device: str, images: bool)
         method.calibrate(z, batch).sum().backward()
         method.observe(z.detach(), y)
 
+    model: Any = None
+    if kind == "averaging":
+        if images:
+            import timm
+
+            model = timm.create_model("resnet50").to(device)
+        else:
+            model = torch.nn.Linear(width, width, device=device)
+    kept = None if model is None else Average(model)
+
+    def average() -> None:
+        assert kept is not None
+        kept.update(model, method.share(torch.tensor(1), 100))
+
     for _ in range(2):  # epochs, after which there are statistics to smooth with
         method.observe(z.detach(), y)
         method.end_epoch()
     calls = {"term": term, "head": loss, "loss": loss, "weights": change, "mixing": change, "smoothing": smooth}
+    calls["averaging"] = average
     call = calls[kind]
 
     def once() -> None:

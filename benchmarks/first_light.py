@@ -23,13 +23,13 @@ from ordinal_entropy.training.plans import Plan
 import record
 
 HERE = Path(__file__).parent
-TASKS: dict[str, list[str]] = {  # settings over the preset: a step on operators takes all rows
+TASKS: dict[str, list[str]] = {  # settings over the preset: a step on operators takes all rows, fewer images will do
     "linear": ["steps=1000", "rows=200", "test_rows=2000"],
     "nonlinear": ["steps=1000", "rows=200", "test_rows=2000"],
     "tabular": [],
-    "age": [],
-    "crowd": [],
-    "depth": [],
+    "age": ["generated=2000"],
+    "crowd": ["generated=60"],
+    "depth": ["generated=200"],
 }
 
 
