@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# a module is compiled when it is first imported: of most packages few ever are
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
 
 CORE = tests/kernels tests/estimators $(addprefix tests/test_,$(addsuffix .py,balance capture centers distributed functional \
        fuzz layouts losses memory package))
 
-.PHONY: help demo test-core test test-full lint format dist bench clean
+.PHONY: help demo test-core test test-fast test-full lint format dist bench clean
 
 help:  ## the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -15,8 +16,11 @@ help:  ## the commands
 demo: $(VENV)/demo-is-ready  ## compare 10 small networks with and 10 without ordinal entropy (a minute or two)
 	$(BIN)/ordinal-entropy compare linear --methods baseline,oe --seeds 10 --preset quick --out runs/demo
 
-test: $(VENV)/test-is-ready lint  ## style, types, import directions, all fast tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2
+test: $(VENV)/test-is-ready  ## style, types, import directions, all fast tests
+	@$(MAKE) --no-print-directory --jobs 2 lint test-fast
+
+test-fast: $(VENV)/test-is-ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
 test-core: $(VENV)/test-is-ready  ## the regularizer, its kernels and the estimators alone, in a minute
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 $(CORE)

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from cases import every_pair
 from ordinal_entropy.functional import diversity, ordinal_entropy, tightness
 from ordinal_entropy.layouts import rows
 
@@ -146,9 +147,7 @@ def test_shapes_that_do_not_fit(features, targets, keywords, message):
         ordinal_entropy(torch.rand(features), torch.rand(targets), **keywords)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("last", [True, False])
-@pytest.mark.parametrize("masked", [True, False])
+@every_pair(masked=[True, False], last=[True, False], dtype=[torch.float64, torch.bfloat16])
 def test_picked_rows_have_the_gradient_of_slices(masked, last, dtype):
     """Values, gradient and its layout in memory; what the gradient's own gradient is; under vmap."""
     generator = torch.Generator().manual_seed(0)
