@@ -25,6 +25,9 @@ def test_a_table_says_split_recipe_source_and_how_sure():
                     and table["data"] in each.title and table["recipe"] in each.note]  # fmt: skip
         assert table["split"] in shown.note and "only where data, split and recipe are the same" in shown.note
         assert [row.name for row in shown.rows] == list(table["scores"])
+    aged = published.of_task("age")[0]
+    assert list(aged.headings) == ["MAE", "MAE, many", "MAE, median", "MAE, few"]
+    assert list(aged.rows[0].cells) == ["7.67", "6.66", "9.30", "12.61"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ordinal_entropy.recipes import flat
 from ordinal_entropy.report import clouds
 from ordinal_entropy.report.clouds import Cloud, Progress
 from ordinal_entropy.report.reading import FinishedRun, FinishedStudy, Found, curves_of, logged_metric, picture
-from ordinal_entropy.results import summary_figures, tables, training_figures
+from ordinal_entropy.results import published, summary_figures, tables, training_figures
 from ordinal_entropy.results.figures import Figure
 from ordinal_entropy.results.tables import Row, Table
 
@@ -45,7 +45,7 @@ class Section:
     meanings: dict[str, str] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
     commands_note: str = ""
-    settings: list[Table] = field(default_factory=list)
+    folded: list[Table] = field(default_factory=list)  # shown where they are asked for
 
 
 def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress | None = None) -> Section:
@@ -90,6 +90,7 @@ def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress
     _add_cloud(section, _runs_by_variant(study), found, cache, progress)
     if alone:
         _add_pictures(section, study.path)
+    section.folded += published.of_task(str(summary.get("task")))
     _add_settings(section, summary)
     return section
 
@@ -119,8 +120,8 @@ def of_runs(runs: Sequence[FinishedRun], found: Found, cache: Path, progress: Pr
         section.commands.append(command)
     for run in runs[:_MOST_RUNS]:
         prefix = "" if len(runs) == 1 else f"{run.name}: "
-        section.settings.append(tables.key_values(f"{prefix}recipe", flat(run.recipe)))
-    section.settings.append(tables.key_values("Environment", first.environment))
+        section.folded.append(tables.key_values(f"{prefix}recipe", flat(run.recipe)))
+    section.folded.append(tables.key_values("Environment", first.environment))
     return section
 
 
@@ -238,13 +239,13 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
         section.commands = [again]
     else:
         section.commands_note = _OWN_LOOP
-    section.settings.append(tables.key_values("Recipe", flat(summary.get("recipe") or {})))
+    section.folded.append(tables.key_values("Recipe", flat(summary.get("recipe") or {})))
     for label, recipe in (summary.get("recipes") or {}).items():
-        section.settings.append(tables.key_values(f"Recipe of {label}", flat(recipe)))
+        section.folded.append(tables.key_values(f"Recipe of {label}", flat(recipe)))
     took = (summary.get("seconds") or {}).get("data_and_training")
     ran = {"device": summary.get("device"), "seconds of data and training": took}
     known = {key: value for key, value in ran.items() if value is not None}
-    section.settings.append(tables.key_values("Environment", {**(summary.get("environment") or {}), **known}))
+    section.folded.append(tables.key_values("Environment", {**(summary.get("environment") or {}), **known}))
 
 
 def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, Any]) -> tuple[str, str]:

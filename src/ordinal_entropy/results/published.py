@@ -54,10 +54,21 @@ def of_task(task: str) -> list[Table]:
 
 def _shown(table: dict[str, Any]) -> Table:
     unit = f", {table['unit']}" if table.get("unit") else ""
+    every = [score for scores in table["scores"].values() for score in scores]
+    digits = max(len(f"{score:g}".partition(".")[2]) for score in every)
     return Table(
         f"Published on {table['data']}{unit}",
-        [metric_name(column) for column in table["columns"]],
-        [Row(name, [f"{score:g}" for score in scores], paper=True) for name, scores in table["scores"].items()],
+        [_heading(column) for column in table["columns"]],
+        [
+            Row(name, [f"{score:.{digits}f}" for score in scores], paper=True)
+            for name, scores in table["scores"].items()
+        ],
         f"Split: {table['split']}. Recipe: {table['recipe']}. "
         f"Source: {table['source']}; {_EVIDENCE[table['evidence']]}. {_WARNING}",
     )
+
+
+def _heading(column: str) -> str:
+    """As "MAE, few" of "mae_few"."""
+    metric, shots, part = column.partition("_")
+    return metric_name(metric) + shots.replace("_", ", ") + part
