@@ -73,16 +73,20 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
     for part in parts(summary):
         base = next(name for name in part["methods"] if name not in part["paired"])
         findings += [_finding(part, name, base, called[name], p_values[name], scale) for name in part["paired"]]
-    return Verdict(_headline(summary, findings, scale), findings, [*_failed(summary), *_stopping(summary)])
+    return Verdict(
+        _headline(summary, findings, scale), findings, [*_failed(summary), *_stopping(summary), *_tuned(summary, scale)]
+    )
 
 
 def unit(summary: Mapping[str, Any]) -> str:
-    """What is paired: runs of a seed, or measurements of a round.
+    """What is paired: runs of a seed, measurements of a round, or means over the runs of a tuning.
 
     Example:
         >>> unit({}), unit({"memory_mb": {}})
         ('seed', 'round')
     """
+    if (summary.get("tuned") or {}).get("tunings", 1) > 1:
+        return "tuning"
     return "round" if "memory_mb" in summary else "seed"
 
 
@@ -151,7 +155,7 @@ def _sizes(
 def _chances(pair: Mapping[str, Any], adjusted: float, tests: int, of: str) -> str:
     """How many pairs, the p-value that the verdict goes by, and what goes with it."""
     n, sign = int(pair["n"]), stored(pair.get("sign_p_value"))
-    found = [f"n = {n}{' rounds' if of == 'round' else ''}"]
+    found = [f"n = {n}{'' if of == 'seed' else f' {of}s'}"]
     before = f" after Holm's correction for {tests} methods, {p_equals(pair['p_value'])} before it"
     found.append(p_equals(adjusted) + (before if tests > 1 else ""))
     if n < FEW and not math.isnan(sign):
@@ -234,3 +238,27 @@ def _stopping(summary: Mapping[str, Any]) -> list[str]:
         "often one looks, for normal differences; for skewed ones more verdicts are wrong (13%, not 5%, for "
         "exponential ones). Student's intervals are narrower, and hold only for a number of seeds fixed in advance."
     ]
+
+
+def _tuned(summary: Mapping[str, Any], scale: float) -> list[str]:
+    """What the verdict of a tuned comparison is of, and what it was before."""
+    own = summary.get("tuned")
+    if not own:
+        return []
+    spent = f"{count(int(own['trials']), 'trial')} of {count(int(own['seeds']), 'seed')} each, on validation data"
+    if own["tunings"] > 1:
+        said = [
+            f"Every row was tuned {own['tunings']} times ({spent}), each time followed by {count(own['fresh'], 'fresh seed')}"
+            ". The interval is over tunings: the verdict is of tuning and then training."
+        ]
+    else:
+        said = [
+            f"Every row was tuned once ({spent}): the verdict is of the rows at these settings. Another tuning may "
+            "choose others, which the interval does not allow for; one over three or more tunings does."
+        ]
+    before = own.get("before")
+    if before:
+        said.append(
+            f"Before tuning, with the learning rate of the recipe in all rows: {verdict(before, scale).headline}"
+        )
+    return said

@@ -1,13 +1,14 @@
 """C-Mixup: rows are mixed with partners of a similar target."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 
 _ROWS = 1000  # of the training set, whose distances the bandwidth is a quantile of
 
@@ -83,6 +84,10 @@ class CMixup(Method):
     """
 
     kind = "mixing"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "alpha": Range(0.2, 4.0, log=True),
+        "bandwidth": Range(0.01, 0.5, log=True, limits=(0.0, 1.0)),
+    }
     maps = True
     center: Tensor
     scale: Tensor

@@ -1,13 +1,14 @@
 """Feature distribution smoothing: features take on the statistics of those with similar targets."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 
 _FACTORS = (0.1, 10.0)  # of variances, the smallest and the largest
 _ROUNDING = 1e-12  # of the mean square: a smaller variance is none
@@ -42,6 +43,10 @@ class FDS(Method):
     """
 
     kind = "smoothing"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "sigma": Range(0.5, 8.0, log=True),
+        "momentum": Range(0.5, 0.99, limits=(0.0, 0.999)),
+    }
     low: Tensor
     high: Tensor
     epochs: Tensor

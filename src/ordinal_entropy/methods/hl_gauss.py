@@ -1,12 +1,13 @@
 """HL-Gauss: cross-entropy at a histogram of a normal distribution around each target, in place of the task loss."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.rows import output_rows
 
 _PREDICT = ("mean", "median", "mode")
@@ -70,6 +71,10 @@ class HLGauss(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(50, 200, log=True, whole=True, limits=(50, 1000)),
+        "sigma": Range(0.5, 6.0, log=True, limits=(0.1, 8.0)),
+    }
     maps = True
     low: Tensor
     width: Tensor

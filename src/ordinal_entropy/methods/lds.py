@@ -1,13 +1,14 @@
 """Label distribution smoothing: rows of rare targets weigh more in the task loss."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 
 _STEPS = 10  # of the grid in one bandwidth
 _REACH = 5  # bandwidths of the kernel on both sides
@@ -130,6 +131,10 @@ class LDS(Method):
     """
 
     kind = "weights"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bandwidth": Range(0.005, 0.1, log=True, limits=(1e-4, 1.0)),
+        "power": Range(0.25, 1.0, limits=(0.05, 2.0)),
+    }
     maps = True
     low: Tensor
     high: Tensor

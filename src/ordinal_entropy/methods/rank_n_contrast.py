@@ -1,11 +1,13 @@
 """Rank-N-Contrast: of two rows, the one whose target is nearer has the nearer features."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.rows import feature_rows
 
 _ROUNDINGS = 16  # of the squared length of centered features: a smaller squared distance is none
@@ -83,6 +85,7 @@ class RankNContrast(Method):
     """
 
     kind = "term"
+    tunable: ClassVar[Mapping[str, Range]] = {"temperature": Range(0.2, 20.0, log=True)}
 
     def __init__(self, temperature: float = 2.0, views: int = 1, stages: int = 1, first_stage: float = 0.8) -> None:
         super().__init__()

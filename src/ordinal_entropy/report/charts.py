@@ -300,6 +300,23 @@ def _look(place: int) -> tuple[str, str, str]:
     return own if own != "#000000" else INK, _SYMBOLS.get(marker, "x"), _DASHES[place % len(_DASHES)]
 
 
+def line(name: str, place: int, x: Sequence[float], y: Sequence[float], said: Sequence[str]) -> Trace:
+    """Points of a method joined by a line, in the look of its place."""
+    own, symbol, dash = _look(place)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": list(x),
+        "y": list(y),
+        "name": _safe(name),
+        "hovertext": [f"{_safe(name)}<br>{each}" for each in said],
+        "hoverinfo": "text",
+        "line": {"color": own, "dash": dash, "width": 2},
+        "marker": {"color": own, "symbol": symbol, "size": 7},
+        "meta": {"method": name},
+    }
+
+
 def _dots(
     method: str, row: int, values: list[float], said: list[str], *, offset: float, name: str, first: bool
 ) -> Trace:

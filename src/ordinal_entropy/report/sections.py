@@ -11,7 +11,7 @@ from ordinal_entropy import methods, tasks
 from ordinal_entropy.comparison.text import NONE, count, metric_name, number
 from ordinal_entropy.comparison.verdicts import Verdict, verdict
 from ordinal_entropy.recipes import flat
-from ordinal_entropy.report import charts, clouds
+from ordinal_entropy.report import charts, clouds, learning_rates
 from ordinal_entropy.report.charts import Chart
 from ordinal_entropy.report.clouds import Cloud, Progress
 from ordinal_entropy.report.reading import Found, KeptRun, KeptStudy, curves_of, logged_metric, picture
@@ -76,13 +76,16 @@ def of_study(study: KeptStudy, found: Found, cache: Path, progress: Progress | N
         add("scores", lambda: tables.scores(summary, scale, shown.get("paper_at")))
     add("differences", lambda: tables.differences(summary, scale))
     add("claims", lambda: tables.claims(summary))
+    add("tuning", lambda: tables.tuning(summary, scale))
     add("further scores", lambda: tables.details(summary, shown.get("details") or {}))
     if "memory_mb" in summary:
         add("the figure of costs", lambda: charts.costs(summary))
     add("the figure of differences", lambda: charts.paired_differences(summary, scale))
     add("the figure of scores", lambda: charts.scores(summary, scale))
-    add("the figures against a setting", lambda: charts.sweeps(summary, scale))
+    if "tuning" not in summary:  # where each row has settings of its own
+        add("the figures against a setting", lambda: charts.sweeps(summary, scale))
     curves, entropies = study.curves, study.entropies
+    add("the figure of learning rates", lambda: learning_rates.chart(summary, scale))
     if curves is not None:
         add("curves.json", lambda: charts.curves(curves, names, str(summary["metric"]), scale))
     if entropies is not None:

@@ -19,6 +19,7 @@ class Variant(NamedTuple):
     method: str
     changes: tuple[tuple[str, Any], ...] = ()
     label: str = ""  # of rows with another recipe than the study's, which are held to the first of them
+    title: str = ""  # in place of the name that is made of the rest
 
     @property
     def name(self) -> str:
@@ -28,6 +29,8 @@ class Variant(NamedTuple):
             >>> Variant("ld", (("samples", 100),)).name
             'ld samples=100'
         """
+        if self.title:
+            return self.title
         changes = [f"{key}={_text(value)}" for key, value in self.changes]
         return " ".join([self.method, *changes, *([self.label] if self.label else [])])
 
