@@ -96,8 +96,8 @@ def require_fresh(fresh: Sequence[int], tuning: Sequence[int]) -> None:
     both = sorted({*fresh} & {*tuning})
     if both:
         raise ValueError(
-            f"expected fresh seeds that no trial was trained with, got {both[0]} among both: seeds {min(fresh)} to "
-            f"{max(fresh)} are fresh, {', '.join(map(str, tuning[:5]))}{', ...' if len(tuning) > 5 else ''} are tuned on"
+            f"expected fresh seeds that no trial was trained with, got {both[0]} among both: {min(fresh)} to "
+            f"{max(fresh)} are fresh, {min(tuning)} to {max(tuning)} of tuning"
         )
 
 
@@ -261,8 +261,8 @@ def tuned(
             asked = {row: searches[row].ask(count) for row, count in left.items() if count > 0}
             if not asked:
                 break
-            for row, own in take(f"search-{number}", asked, False).items():
-                searches[row].tell(own)
+            for row, new in take(f"search-{number}", asked, False).items():
+                searches[row].tell(new)
     for row in rows:
         found[row].at_edge = _at_edge(found[row], axis, curves[row], searches[row].ranges)
     return found

@@ -118,7 +118,8 @@ def _finding(
         f"{_opening(summary, name, base, outcome, scale)}: {_sizes(summary, name, values, others, scale)}"
         f"{_chances(pair, adjusted, tests, unit(summary))})."
     )
-    remarks += [*(_more(pair) if outcome == "open" else []), *_skewed(pair)]
+    of = "tuning" if unit(summary) == "tuning" else "seed"
+    remarks += [*(_more(pair, of) if outcome == "open" else []), *_skewed(pair)]
     return Finding(name, _CALLED[outcome], sentence, remarks)
 
 
@@ -170,18 +171,18 @@ def _left_out(by_method: Mapping[str, Sequence[float]]) -> list[str]:
     return [f"{' and '.join(lost)} did not finish with a number; those seeds are left out."] if lost else []
 
 
-def _more(pair: Mapping[str, Any]) -> list[str]:
-    """How many seeds an open verdict still takes, by an estimate and its range."""
+def _more(pair: Mapping[str, Any], of: str) -> list[str]:
+    """How many seeds or tunings an open verdict still takes, by an estimate and its range."""
     if "seeds_needed" not in pair or not pair["difference"]:  # none at all, or of a version that did not say
         return []
     n = int(pair["n"])
     further = None if pair["seeds_needed"] is None else pair["seeds_needed"] - n
     if further is None or further > _WORTH:
-        return [f"Detecting a difference this small would take more than {_WORTH} more seeds."]
+        return [f"Detecting a difference this small would take more than {_WORTH} more {of}s."]
     fewest, most = pair.get("seeds_needed_range") or (None, None)
     end = "or more" if most is None else f"to {most - n}"
     estimate = "an estimate" if fewest is None else f"an estimate, 80% range {max(fewest - n, 1)} {end}"
-    return [f"About {count(further, 'more seed')} would detect a difference of this size ({estimate})."]
+    return [f"About {count(further, f'more {of}')} would detect a difference of this size ({estimate})."]
 
 
 def _skewed(pair: Mapping[str, Any]) -> list[str]:
@@ -247,18 +248,19 @@ def _tuned(summary: Mapping[str, Any], scale: float) -> list[str]:
         return []
     spent = f"{count(int(own['trials']), 'trial')} of {count(int(own['seeds']), 'seed')} each, on validation data"
     if own["tunings"] > 1:
+        fresh = count(int(own["fresh"]), "fresh seed")
+        test = ", and had test rows of its own" if own.get("sets_aside") else ""
         said = [
-            f"Every row was tuned {own['tunings']} times ({spent}), each time followed by {count(own['fresh'], 'fresh seed')}"
-            ". The interval is over tunings: the verdict is of tuning and then training."
+            f"Every row was tuned {own['tunings']} times ({spent}); each tuning was followed by {fresh}{test}. The "
+            "interval is over tunings: the verdict is of tuning and then training."
         ]
     else:
+        test = " All runs share the test rows that were set aside before." if own.get("sets_aside") else ""
         said = [
-            f"Every row was tuned once ({spent}): the verdict is of the rows at these settings. Another tuning may "
-            "choose others, which the interval does not allow for; one over three or more tunings does."
+            f"Every row was tuned once ({spent}).{test} The verdict is of the rows at these settings: another tuning "
+            "may choose others, which the interval does not allow for; that over three or more tunings does."
         ]
-    before = own.get("before")
-    if before:
-        said.append(
-            f"Before tuning, with the learning rate of the recipe in all rows: {verdict(before, scale).headline}"
-        )
+    if own.get("before"):
+        before = verdict(own["before"], scale).headline
+        said.append(f"Before tuning, with the learning rate of the recipe in all rows: {before}")
     return said

@@ -193,7 +193,7 @@ def tunable(name: str) -> dict[str, Range]:
         >>> tunable("ld-balanced")["ld-balanced.balance"].high
         1.0
     """
-    found = {}
+    found: dict[str, Range] = {}
     for part in split(name):
         entry = _entry(part)
         held = {"balance": BALANCE} if entry.balanced else {"strength": STRENGTH} if entry.term else {}

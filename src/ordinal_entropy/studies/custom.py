@@ -162,10 +162,11 @@ def run(
     if len(summary["failures"]) == len(rows) * count:
         first = summary["failures"][0]
         raise ValueError(f"every run failed, the first with {first['type']}: {first['message']}")
+    how = ", tuned" if study.tune is not None else ""
     return studies.write_summary(
         out,
         summary,
-        about=f"{tasks.load(study.task).about.capitalize()}: {', '.join(rows)} over {count} seeds{', tuned' if study.tune else ''}",
+        about=f"{tasks.load(study.task).about.capitalize()}: {', '.join(rows)} over {count} seeds{how}",
         scale=scale_of(summary),
         notes=[studies.QUICK] if study.shortened else [],
         command=study.command(device),

@@ -172,7 +172,8 @@ def summary_of_tuned(
         whole = {"steps": curves[0]["steps"], "runs": [run for own in curves for run in own["runs"]]}
         runs.write_json(out / "curves.json", whole, indent=None)
     before = _before(made, each, axes)
-    budget = {**study.budget._asdict(), "fresh": study.seeds}
+    sets_aside = about.set_aside(study.recipe, 1) != study.recipe
+    budget = {**study.budget._asdict(), "fresh": study.seeds, "sets_aside": sets_aside}
     return {
         **made,
         "tuned": {"axis": AXIS, **budget, "before": before},
@@ -240,7 +241,8 @@ def _before(
         own = [found[row].untuned(axis) for found, axis in zip(each, axes, strict=True)]
         if any(trial is None for trial in own):
             return None
-        scores[row] = dict.fromkeys(comparison.POINTS, [score for trial in own if trial for score in trial.scores])
+        untuned = [score for trial in own if trial for score in trial.scores]
+        scores[row] = dict.fromkeys(comparison.POINTS, untuned)
     made = comparison.summary(
         task=summary["task"],
         metric=f"validation {metric_name(summary['metric'])}",
