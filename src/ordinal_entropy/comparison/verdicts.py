@@ -126,7 +126,8 @@ def _finding(
 def _opening(summary: Mapping[str, Any], name: str, base: str, outcome: Outcome, scale: float) -> str:
     pair = summary["paired"][name]
     better = (pair["difference"] < 0) == summary["lower_is_better"]
-    told_apart = f"{name} is {'better' if better else 'worse'} than {base}"
+    at = " at these settings" if (summary.get("tuned") or {}).get("tunings") == 1 else ""
+    told_apart = f"{name} is {'better' if better else 'worse'} than {base}{at}"
     if outcome == "negligible":
         if stored(pair["p_value"]) < LEVEL:
             return f"{told_apart}, but by less than {_smallest(summary, scale)}, the smallest difference that matters"
@@ -135,7 +136,7 @@ def _opening(summary: Mapping[str, Any], name: str, base: str, outcome: Outcome,
         return told_apart
     same = pair["difference"] == 0 == stored(pair["ci_low"]) == stored(pair["ci_high"])
     at_every = f"{name}: identical to {base} at every {unit(summary)}, as if it were not in use"
-    return at_every if same else f"{name} against {base}: not significant"
+    return at_every if same else f"{name} against {base}{at}: not significant"
 
 
 def _sizes(
