@@ -186,6 +186,15 @@ def test_a_stop_at_any_stage_resumes_and_no_trial_is_trained_twice(elsewhere, tm
     for row in ("baseline", "oe"):
         assert found["tuning"][row]["chosen"] == expected["tuning"][row]["chosen"]
         assert found["methods"][row] == expected["methods"][row]
+    for path in (tmp_path / "there" / "tuning").rglob("result.json"):  # test scores of trials, which nothing looks at
+        result = json.loads(path.read_text())
+        for scores in result["history"]:
+            scores["test"] = {name: -result["history"].index(scores) for name in scores["test"]}
+        path.write_text(json.dumps(result))
+    (tmp_path / "there" / "summary.json").unlink()
+    call(*SMALL, "--out", "there")
+    assert json.loads((tmp_path / "there" / "summary.json").read_text())["tuning"] == found["tuning"]
+    assert len(trained) == 2 * 6 * 2 + 4
 
 
 def test_trials_that_raise_are_counted_and_the_others_go_on(elsewhere, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ordinal_entropy import comparison
 from ordinal_entropy.comparison.text import (
     NONE,
+    count,
     decimals,
     interval,
     mean_and_std,
@@ -173,12 +174,11 @@ def tuning(summary: Mapping[str, Any], scale: float) -> list[Table]:
             cells += [number(own["validation"], scale), f"{settings or NONE}{edge}"]
             chosen.append(Row(row if len(every) == 1 else f"{row}, tuning {place + 1}", cells))
     headings = ["trials", "seconds", *(["before"] if known else []), "after", "chosen"]
-    before = (
-        f"Before: at the {axis.replace('_', ' ')} of the recipe, after: at what was chosen; " if known else "After: "
-    )
+    before = f"Before: at the {axis.replace('_', ' ')} of the recipe, after: at what was chosen" if known else "After"
+    over = count(int(about.get("seeds", 0)), "tuning seed")
     note = (
-        f"{before}means over {about.get('seeds')} tuning seeds, on validation data. A score that was chosen for being "
-        "the best is too good by as much as chance gives; the test scores are not."
+        f"{before}; means over {over}, on validation data. A score that was chosen for being the best is too good by "
+        "as much as chance gives; the test scores are not."
     )
     found = [Table(f"Tuning: {metric}", headings, chosen, note, prose=True)]
     values = sorted({value for own in rows.values() for value, _ in own["curve"]})

@@ -89,6 +89,7 @@ class _Trials:
         if any(outcome.failure == {} for outcome in outcomes):  # a stage that is over is never trained again
             with self.progress() as told:
                 outcomes = self.train(plans, folder=place, progress=told)
+        _remove_checkpoints(place)
         seconds = about.seconds(plans, folder=place)
         scores = iter(zip(outcomes, seconds, strict=True))
         found: dict[str, list[Found]] = {}
@@ -98,6 +99,13 @@ class _Trials:
                 own = [next(scores) for _ in self.seeds]
                 found[row].append(Found([each.validation_score for each, _ in own], sum(spent for _, spent in own)))
         return found
+
+
+def _remove_checkpoints(folder: Path) -> None:
+    """Of a stage that is over, for there are many trials: nobody goes on with them."""
+    for path in folder.glob("*/*"):
+        if path.is_file() and path.suffix not in (".json", ".jsonl"):
+            path.unlink()
 
 
 def summary_of_tuned(
@@ -135,9 +143,10 @@ def summary_of_tuned(
 
     for number in range(study.budget.tunings):
         recipe = about.set_aside(study.recipe, number)
+        tried = changed(recipe, {"training.feature_rows": 0})  # nobody looks at the features of trials
         axis = tuning.around(AXIS, recipe.training.learning_rate, tuning.on_grid(study.budget.trials))
         seeds = study.budget.tuning_seeds(number)
-        trials = _Trials(study, recipe, seeds, out / FOLDER / str(number), train, progress)
+        trials = _Trials(study, tried, seeds, out / FOLDER / str(number), train, progress)
         found = tuning.tuned(
             study.ranges(), axis, study.budget.trials, trials, seed=number, lower_is_better=about.lower_is_better
         )
