@@ -302,6 +302,18 @@ class Run:
         write_json(self.path / "failure.json", {"type": type(error).__name__, "message": message, "traceback": where})
         traceback.clear_frames(error.__traceback__)
 
+    def spend(self, seconds: float) -> None:
+        """Adds to ``seconds.json`` what training took, of those that are measured."""
+        write_json(self.path / "seconds.json", {"seconds": self.seconds() + seconds})
+
+    def seconds(self) -> float:
+        """What training took so far; 0 where it was not measured."""
+        path = self.path / "seconds.json"
+        if not path.exists():
+            return 0.0
+        found: dict[str, float] = read_json(path, {"seconds": float}, remedy="remove it: no score depends on it")
+        return found["seconds"]
+
     def failure(self) -> dict[str, str] | None:
         """What :meth:`fail` wrote: "type", "message" and "traceback"; None where the run did not fail."""
         path = self.path / "failure.json"

@@ -7,6 +7,7 @@ import typer
 
 from ordinal_entropy import comparison, methods, studies, tasks
 from ordinal_entropy.commands import errors, options, reporting, screen
+from ordinal_entropy.comparison.tuning import SEEDS, TRIALS, Budget
 from ordinal_entropy.results import tables
 from ordinal_entropy.studies import custom
 from ordinal_entropy.studies.custom import CustomStudy
@@ -14,6 +15,10 @@ from ordinal_entropy.training.plans import default_folder, length
 
 _STOP_EARLY_HELP = "Train --seeds at most: judge as they come in, stop once no verdict is open."
 _SMALLEST_HELP = "With --stop-early: differences below X do not matter, a reason to stop."
+_TUNE_HELP = "Tune every method on validation data first, each with the same number of trials. Needs the extra tune."
+_TRIALS_HELP = f"With --tune: settings that are tried of each method.  [default: {TRIALS}]"
+_TUNING_SEEDS_HELP = f"With --tune: seeds of each trial, none of which is among --seeds.  [default: {SEEDS}]"
+_TUNINGS_HELP = "With --tune: independent tunings; from 3 on the interval is over these.  [default: 1]"
 
 
 def compare(
@@ -35,6 +40,10 @@ def compare(
     jobs: options.Jobs = 1,
     stop_early: Annotated[bool, typer.Option("--stop-early", help=_STOP_EARLY_HELP)] = False,
     smallest: Annotated[float | None, typer.Option("--smallest", metavar="X", help=_SMALLEST_HELP)] = None,
+    tune: Annotated[bool, typer.Option("--tune", help=_TUNE_HELP)] = False,
+    trials: Annotated[int | None, typer.Option("--trials", metavar="N", help=_TRIALS_HELP)] = None,
+    tuning_seeds: Annotated[int | None, typer.Option("--tuning-seeds", metavar="N", help=_TUNING_SEEDS_HELP)] = None,
+    tunings: Annotated[int | None, typer.Option("--tunings", metavar="N", help=_TUNINGS_HELP)] = None,
 ) -> None:
     """Does a method help? A paired comparison over seeds, with a verdict.
 
@@ -47,6 +56,10 @@ def compare(
 
     With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
     then wider, such as hold however often one looks.
+
+    With --tune each method first has --trials settings tried, on validation data and seeds of their own: half of them
+    learning rates, the same for all methods, the others a search of its options, learning rate and weight decay. The
+    best ones are then trained with --seeds and compared.
 
     A run that raises an error is named, and the others go on; the same command tries it again.
     Exit status 0 if any method has a verdict, 1 if too many runs failed for one, 2 if all did.
@@ -61,7 +74,8 @@ def compare(
         if engine != "local":
             raise ValueError(f"expected --engine local, the only one there is so far, got {engine!r}")
         names = [name.strip() for name in method_names.split(",") if name.strip()]
-        study = CustomStudy(task, preset, given, recipe, names, seeds, strengths, stop_early, smallest)
+        budget = _budget(tune, trials, tuning_seeds, tunings)
+        study = CustomStudy(task, preset, given, recipe, names, seeds, strengths, stop_early, smallest, budget)
         where = options.device_named(device)
         place = out or default_folder(f"compare-{task}", study.label())
         if not (place / "summary.json").exists():
@@ -75,6 +89,10 @@ def compare(
             rows = len(study.variants)
             counted = f"{rows} {'rows' if study.strengths else 'methods'} x {seeds} seeds"
             most = "at most " if stop_early else ""
+            if budget is not None:
+                counted = _tuning(rows, seeds, budget)
+                most = f"{rows * budget.tunings * budget.trials * budget.seeds:,} + "
+                seeds *= budget.tunings
             screen.say(
                 f"{task}, preset {preset}: {counted} = {most}{rows * seeds} runs of {length(recipe)} on {where}, "
                 f"in {place}"
@@ -91,6 +109,21 @@ def compare(
             screen.say(f"{_runs(failed)} failed; the same command tries again, and leaves the others be.")
             if all(decision == "unknown" for decision in comparison.decisions(summary).values()):
                 raise typer.Exit(1)
+
+
+def _budget(tune: bool, trials: int | None, seeds: int | None, tunings: int | None) -> Budget | None:
+    given = {"trials": trials, "seeds": seeds, "tunings": tunings}
+    own = {key: value for key, value in given.items() if value is not None}
+    if own and not tune:
+        names = {"trials": "--trials", "seeds": "--tuning-seeds", "tunings": "--tunings"}
+        raise ValueError(f"expected --tune beside {names[next(iter(own))]}, got none")
+    return Budget(**own) if tune else None
+
+
+def _tuning(rows: int, seeds: int, budget: Budget) -> str:
+    """What is tuned and then trained."""
+    times = f"{budget.tunings} tunings: " if budget.tunings > 1 else ""
+    return f"{times}{rows} methods x ({budget.trials} trials x {budget.seeds} tuning seeds + {seeds} fresh seeds)"
 
 
 def _runs(count: int) -> str:

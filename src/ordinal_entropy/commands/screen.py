@@ -86,7 +86,7 @@ def show_scores(summary: dict[str, Any], scale: float) -> None:
     console = output()
     task = tasks.load(summary["task"])
     found = [tables.scores(summary, scale, task.paper_at), tables.differences(summary, scale)]
-    for table in [*found, *tables.details(summary, task.details)]:
+    for table in [*found, *tables.details(summary, task.details), *tables.tuning(summary, scale)]:
         if table is not None:
             terminal.show(console, table)
     for sentence in comparison.verdict(summary, scale).sentences:

@@ -13,6 +13,8 @@ from typing import Any
 from ordinal_entropy.comparison import text
 from ordinal_entropy.comparison.statistics import number, special_functions
 from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, settled, summary
+from ordinal_entropy.comparison.tuned_loops import TunedTrain, tuned_summary
+from ordinal_entropy.comparison.tuning import SEEDS, TRIALS
 from ordinal_entropy.comparison.verdicts import FEW, verdict
 from ordinal_entropy.environment import environment as present_environment
 from ordinal_entropy.runs import write_json
@@ -63,7 +65,7 @@ class Comparison:
 
 
 def compare(
-    train: Callable[[str, int], float | Mapping[str, float]],
+    train: Callable[[str, int], float | Mapping[str, float]] | TunedTrain,
     methods: Sequence[str] = ("baseline", "oe"),
     seeds: int | Sequence[int] = 10,
     *,
@@ -72,6 +74,10 @@ def compare(
     task: str = "custom",
     stop_early: bool = False,
     smallest: float | None = None,
+    tune: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    tuning_seeds: int | Sequence[int] | None = None,
+    tunings: int | None = None,
 ) -> Comparison:
     """Trains every method at every seed and compares them pair by pair.
 
@@ -94,6 +100,16 @@ def compare(
             p-values are those of :func:`ordinal_entropy.comparison.paired_anytime`, which allow for it.
         smallest: where one may stop early, the smallest difference that matters, in the unit of the score: a method
             that is known to differ by less is settled too.
+        tune: tunes every method on validation data first, each with the same number of trials: ranges of settings by
+            their names, ``(low, high)``, a list of values, or a :class:`ordinal_entropy.methods.Range`. The first one,
+            usually the learning rate, is also tried on a grid that all methods share. A mapping under the name of a
+            method has ranges of that method alone. ``train`` is then called with a third argument, a dictionary of
+            settings, and returns ``{"validation": ..., "test": ...}``; while tuning, only the first of the two is
+            looked at. A seed must then not decide which rows are test rows. Needs Optuna, the extra ``tune``.
+        trials: of each method; 16 unless given.
+        tuning_seeds: that each trial is trained with: how many (3 unless given), or which; none of ``seeds``.
+        tunings: independent ones, 1 unless given. The verdict is then of the methods at the settings that were chosen
+            once; with 3 or more, each with fresh seeds of its own, of tuning and then training.
 
     Returns:
         The comparison: ``print`` it, ``write`` it, or read its ``summary`` and ``verdict``.
@@ -116,6 +132,8 @@ def compare(
         raise TypeError(f"expected train to be a function of a method and a seed, got {type(train).__name__}")
     if not isinstance(seeds, int | Iterable):
         raise TypeError(f"expected seeds to say how many or which, got {seeds!r}")
+    if tune is None and (trials, tuning_seeds, tunings) != (None, None, None):
+        raise ValueError("expected tune, the ranges of settings, beside trials, tuning_seeds or tunings, got none")
     names = [methods] if isinstance(methods, str) else list(methods)
     numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
     if not names or not numbers:
@@ -129,6 +147,25 @@ def compare(
         )
     if stop_early and len(names) < 2:
         raise ValueError(f"expected two or more methods where one may stop early, got {names[0]} alone")
+    if tune is not None:
+        if stop_early:
+            raise ValueError("expected tune or stop_early, got both")
+        several, again = SEEDS if tuning_seeds is None else tuning_seeds, 1 if tunings is None else tunings
+        return Comparison(
+            tuned_summary(
+                train,
+                names,
+                seeds if isinstance(seeds, int) else numbers,
+                tune=tune,
+                trials=TRIALS if trials is None else trials,
+                tuning_seeds=several if isinstance(several, int) else list(several),
+                tunings=again,
+                lower_is_better=lower_is_better,
+                metric=metric,
+                task=task,
+                progress=_progress,
+            )
+        )
     rule = StopEarly(len(numbers), smallest).checked() if stop_early else None
     scores: dict[str, dict[str, list[float]]] = {name: {point: [] for point in POINTS} for name in names}
     failures: list[Failure] = []
@@ -152,7 +189,7 @@ def compare(
             raised: Exception | None = None
             for name in names:
                 try:
-                    score = train(name, seed)
+                    score = train(name, seed)  # type: ignore[call-arg]
                 except Exception as error:
                     traceback.clear_frames(error.__traceback__)  # what it held, on a GPU say, is free for the next run
                     raised = raised or error

@@ -73,16 +73,20 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
     for part in parts(summary):
         base = next(name for name in part["methods"] if name not in part["paired"])
         findings += [_finding(part, name, base, called[name], p_values[name], scale) for name in part["paired"]]
-    return Verdict(_headline(summary, findings, scale), findings, [*_failed(summary), *_stopping(summary)])
+    return Verdict(
+        _headline(summary, findings, scale), findings, [*_failed(summary), *_stopping(summary), *_tuned(summary, scale)]
+    )
 
 
 def unit(summary: Mapping[str, Any]) -> str:
-    """What is paired: runs of a seed, or measurements of a round.
+    """What is paired: runs of a seed, measurements of a round, or means over the runs of a tuning.
 
     Example:
         >>> unit({}), unit({"memory_mb": {}})
         ('seed', 'round')
     """
+    if (summary.get("tuned") or {}).get("tunings", 1) > 1:
+        return "tuning"
     return "round" if "memory_mb" in summary else "seed"
 
 
@@ -114,14 +118,16 @@ def _finding(
         f"{_opening(summary, name, base, decision, scale)}: {_sizes(summary, name, values, others, scale)}"
         f"{_chances(pair, adjusted, tests, unit(summary))})."
     )
-    remarks += [*(_more(pair) if decision == "open" else []), *_skewed(pair)]
+    of = "tuning" if unit(summary) == "tuning" else "seed"
+    remarks += [*(_more(pair, of) if decision == "open" else []), *_skewed(pair)]
     return Finding(name, _CALLED[decision], sentence, remarks)
 
 
 def _opening(summary: Mapping[str, Any], name: str, base: str, decision: Decision, scale: float) -> str:
     pair = summary["paired"][name]
     better = (pair["difference"] < 0) == summary["lower_is_better"]
-    told_apart = f"{name} is {'better' if better else 'worse'} than {base}"
+    at = " at these settings" if (summary.get("tuned") or {}).get("tunings") == 1 else ""
+    told_apart = f"{name} is {'better' if better else 'worse'} than {base}{at}"
     if decision == "negligible":
         if stored(pair["p_value"]) < LEVEL:
             return f"{told_apart}, but by less than {_smallest(summary, scale)}, the smallest difference that matters"
@@ -130,7 +136,7 @@ def _opening(summary: Mapping[str, Any], name: str, base: str, decision: Decisio
         return told_apart
     same = pair["difference"] == 0 == stored(pair["ci_low"]) == stored(pair["ci_high"])
     at_every = f"{name}: identical to {base} at every {unit(summary)}, as if it were not in use"
-    return at_every if same else f"{name} against {base}: not significant"
+    return at_every if same else f"{name} against {base}{at}: not significant"
 
 
 def _sizes(
@@ -151,7 +157,7 @@ def _sizes(
 def _chances(pair: Mapping[str, Any], adjusted: float, tests: int, of: str) -> str:
     """How many pairs, the p-value that the verdict goes by, and what goes with it."""
     n, sign = int(pair["n"]), stored(pair.get("sign_p_value"))
-    found = [f"n = {n}{' rounds' if of == 'round' else ''}"]
+    found = [f"n = {n}{'' if of == 'seed' else f' {of}s'}"]
     before = f" after Holm's correction for {tests} methods, {p_equals(pair['p_value'])} before it"
     found.append(p_equals(adjusted) + (before if tests > 1 else ""))
     if n < FEW and not math.isnan(sign):
@@ -166,18 +172,18 @@ def _left_out(by_method: Mapping[str, Sequence[float]]) -> list[str]:
     return [f"{' and '.join(lost)} did not finish with a number; those seeds are left out."] if lost else []
 
 
-def _more(pair: Mapping[str, Any]) -> list[str]:
-    """How many seeds an open verdict still takes, by an estimate and its range."""
+def _more(pair: Mapping[str, Any], of: str) -> list[str]:
+    """How many seeds or tunings an open verdict still takes, by an estimate and its range."""
     if "seeds_needed" not in pair or not pair["difference"]:  # none at all, or of a version that did not say
         return []
     n = int(pair["n"])
     further = None if pair["seeds_needed"] is None else pair["seeds_needed"] - n
     if further is None or further > _WORTH:
-        return [f"Detecting a difference this small would take more than {_WORTH} more seeds."]
+        return [f"Detecting a difference this small would take more than {_WORTH} more {of}s."]
     fewest, most = pair.get("seeds_needed_range") or (None, None)
     end = "or more" if most is None else f"to {most - n}"
     estimate = "an estimate" if fewest is None else f"an estimate, 80% range {max(fewest - n, 1)} {end}"
-    return [f"About {count(further, 'more seed')} would detect a difference of this size ({estimate})."]
+    return [f"About {count(further, f'more {of}')} would detect a difference of this size ({estimate})."]
 
 
 def _skewed(pair: Mapping[str, Any]) -> list[str]:
@@ -234,3 +240,28 @@ def _stopping(summary: Mapping[str, Any]) -> list[str]:
         "often one looks, for normal differences; for skewed ones more verdicts are wrong (13%, not 5%, for "
         "exponential ones). Student's intervals are narrower, and hold only for a number of seeds fixed in advance."
     ]
+
+
+def _tuned(summary: Mapping[str, Any], scale: float) -> list[str]:
+    """What the verdict of a tuned comparison is of, and what it was before."""
+    own = summary.get("tuned")
+    if not own:
+        return []
+    spent = f"{count(int(own['trials']), 'trial')} of {count(int(own['seeds']), 'seed')} each, on validation data"
+    if own["tunings"] > 1:
+        fresh = count(int(own["fresh"]), "fresh seed")
+        test = ", and had test rows of its own" if own.get("sets_aside") else ""
+        said = [
+            f"Every row was tuned {own['tunings']} times ({spent}); each tuning was followed by {fresh}{test}. The "
+            "interval is over tunings: the verdict is of tuning and then training."
+        ]
+    else:
+        test = " All runs share the test rows that were set aside before." if own.get("sets_aside") else ""
+        said = [
+            f"Every row was tuned once ({spent}).{test} The verdict is of the rows at these settings: another tuning "
+            "may choose others, which the interval does not allow for; that over three or more tunings does."
+        ]
+    if own.get("before"):
+        before = verdict(own["before"], scale).headline
+        said.append(f"Before tuning, with the learning rate of the recipe in all rows: {before}")
+    return said

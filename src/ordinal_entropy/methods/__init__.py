@@ -15,14 +15,25 @@ from ordinal_entropy.methods.composition import (
     training_loss,
     what_is_needed,
 )
-from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, squared_error, weighted_mean
-from ordinal_entropy.methods.registry import compose, create, describe, names, option_defaults, options, register, split
+from ordinal_entropy.methods.contract import KINDS, Batch, Method, Range, Step, TaskLoss, squared_error, weighted_mean
+from ordinal_entropy.methods.registry import (
+    compose,
+    create,
+    describe,
+    names,
+    option_defaults,
+    options,
+    register,
+    split,
+    tunable,
+)
 
 __all__ = [
     "KINDS",
     "Batch",
     "Composition",
     "Method",
+    "Range",
     "Step",
     "TaskLoss",
     "compose",
@@ -41,6 +52,7 @@ __all__ = [
     "stage_of",
     "step_from",
     "training_loss",
+    "tunable",
     "weighted_mean",
     "what_is_needed",
 ]

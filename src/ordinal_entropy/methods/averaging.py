@@ -1,14 +1,14 @@
 """Averages of the weights over training steps, as controls: they vary less than the last weights do."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.methods.contract import Method
+from ordinal_entropy.methods.contract import Method, Range
 
 
 class EMA(Method):
@@ -28,6 +28,7 @@ class EMA(Method):
     cost = "a copy of the weights, one pass over it in each step"
     maps = True
     paper = "Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control Optim. 1992"
+    tunable: ClassVar[Mapping[str, Range]] = {"decay": Range(choices=(0.9, 0.97, 0.99, 0.997, 0.999, 0.9997))}
 
     def __init__(self, decay: float = 0.999) -> None:
         super().__init__()
@@ -60,6 +61,7 @@ class SWA(Method):
     cost = "a copy of the weights, one pass over it in each step"
     maps = True
     paper = "Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, UAI 2018"
+    tunable: ClassVar[Mapping[str, Range]] = {"start": Range(0.25, 0.9, limits=(0.0, 0.99))}
 
     def __init__(self, start: float = 0.75) -> None:
         super().__init__()

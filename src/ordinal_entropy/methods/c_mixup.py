@@ -1,12 +1,13 @@
 """C-Mixup: rows are mixed with partners of a similar target."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 from ordinal_entropy.methods.mixing import floating, host_draws, mixed, points_inside, require_alpha, require_inputs
 from ordinal_entropy.methods.training_targets import evenly_spread, moments, training_numbers
 
@@ -81,6 +82,10 @@ class CMixup(Method):
 
     kind = "mixing"
     paper = "Yao, Wang, Zhang, Zou, Finn, C-Mixup: Improving Generalization in Regression, NeurIPS 2022"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "alpha": Range(0.2, 4.0, log=True),
+        "bandwidth": Range(0.01, 0.5, log=True, limits=(0.0, 1.0)),
+    }
     maps = True
     center: Tensor
     scale: Tensor

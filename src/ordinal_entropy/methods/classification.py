@@ -1,12 +1,13 @@
 """Regression as classification: cross-entropy on uniform bins of the target, in place of the task loss."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.rows import output_rows
 
 _POSITIONS = {"center": 0.5, "left": 0.0}  # where in its bin a prediction lies
@@ -73,6 +74,7 @@ class Classification(Method):
 
     kind = "head"
     paper = "Zhang, Yang, Mi, Zheng and Yao, Improving Deep Regression with Ordinal Entropy, ICLR 2023"
+    tunable: ClassVar[Mapping[str, Range]] = {"bins": Range(10, 200, log=True, whole=True, limits=(2, 2000))}
     maps = True
     over_groups: ClassVar[bool] = True
     low: float | Tensor

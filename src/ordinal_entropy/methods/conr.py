@@ -1,13 +1,14 @@
 """ConR: contrast where predictions are close although targets are not."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.kernels.unit import unit_rows
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.rows import feature_rows
 
 
@@ -105,6 +106,10 @@ class ConR(Method):
     kind = "term"
     cost = "time m^2 d, memory m^2"
     paper = "Keramati, Meng, Evans, ConR: Contrastive Regularizer for Deep Imbalanced Regression, ICLR 2024"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "window": Range(0.02, 0.5, log=True),
+        "temperature": Range(0.02, 1.0, log=True),
+    }
     needs: ClassVar[frozenset[str]] = frozenset({"predictions"})
     spread: Tensor
 

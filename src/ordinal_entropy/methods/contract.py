@@ -6,6 +6,7 @@ are joined by :func:`ordinal_entropy.methods.compose`, and :func:`ordinal_entrop
 place where network and hooks are put together.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -21,6 +22,55 @@ KINDS = {  # of a part but the baseline, and what a loop must let it do
     "term": "add to the loss",
     "averaging": "predict by an average of the weights of its steps",
 }
+
+
+class Range(NamedTuple):
+    """Where a tuned comparison looks for the value of an option.
+
+    Example:
+        >>> Range(1e-3, 1e2, log=True).widened(up=True)  # by half of its length
+        Range(low=0.001, high=31622.8, log=True, whole=False, choices=(), limits=(-inf, inf))
+        >>> Range(0.5, 0.9, limits=(0.0, 0.95)).widened(up=True).high
+        0.95
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False  # evenly by factors, not by differences
+    whole: bool = False  # whole numbers only
+    choices: tuple[Any, ...] = ()  # the values themselves, in place of low and high
+    limits: tuple[float, float] = (-math.inf, math.inf)  # that it is never widened beyond
+
+    def checked(self, name: str = "a range") -> "Range":
+        """The same, if a value can be found in it."""
+        if self.choices:
+            return self
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"expected {name} from a number to a larger one, got {self.low} to {self.high}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"expected {name} on a log scale to begin above 0, got {self.low}")
+        return self
+
+    def share(self, value: float) -> float:
+        """How far along the range a value lies: 0 at its beginning, 1 at its end."""
+        low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, value))
+        return (at - low) / (high - low)
+
+    def at(self, share: float) -> float:
+        """The value so far along the range; six digits."""
+        low, high = (math.log(each) if self.log else each for each in (self.low, self.high))
+        value = low + share * (high - low)
+        return float(f"{math.exp(value) if self.log else value:.6g}")
+
+    def widened(self, *, up: bool) -> "Range":
+        """Longer by a half at one end, as far as its limits allow."""
+        if up:
+            return self._replace(high=min(self.at(1.5), self.limits[1]))
+        return self._replace(low=max(self.at(-0.5), self.limits[0]))
+
+
+STRENGTH = Range(1e-3, 1e2, log=True)  # of a term
+BALANCE = Range(1e-2, 1.0, log=True)  # of one whose strength is gradient-balanced
 
 
 class TaskLoss(Protocol):
@@ -60,6 +110,7 @@ class Method(nn.Module):
 
     kind: ClassVar[str] = "baseline"  # or one of KINDS
     paper: ClassVar[str] = ""  # authors, title, venue and year of what it is from
+    tunable: ClassVar[Mapping[str, Range]] = {}  # options that a tuned comparison searches; strengths it always does
     cost: ClassVar[str] = ""  # of a step in rows m and width d, where it is more than a pass over the features
     # Beyond its kind: "views", "stages"; "predictions": the steps of its terms have these as their outputs; "tables":
     # inputs are rows of numbers (n, features).

@@ -1,13 +1,14 @@
 """Feature distribution smoothing: features take on the statistics of those with similar targets."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 from ordinal_entropy.methods.training_targets import training_numbers
 
 _FACTORS = (0.1, 10.0)  # of variances, the smallest and the largest
@@ -44,6 +45,10 @@ class FDS(Method):
 
     kind = "smoothing"
     paper = "Yang, Zha, Chen, Wang, Katabi, Delving into Deep Imbalanced Regression, ICML 2021"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "sigma": Range(0.5, 8.0, log=True),
+        "momentum": Range(0.5, 0.99, limits=(0.0, 0.999)),
+    }
     low: Tensor
     high: Tensor
     epochs: Tensor

@@ -1,13 +1,14 @@
 """HL-Gauss: cross-entropy at a histogram of a normal distribution around each target, in place of the task loss."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.methods.bins import Bins, positive
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 
 
 def hl_gauss(targets: Tensor, edges: Tensor, sigma: float | Tensor) -> Tensor:
@@ -68,6 +69,10 @@ class HLGauss(Method):
 
     kind = "head"
     paper = "Imani and White, Improving Regression Performance with Distributional Losses, ICML 2018"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(50, 200, log=True, whole=True, limits=(50, 1000)),
+        "sigma": Range(0.5, 6.0, log=True, limits=(0.1, 8.0)),
+    }
     maps = True
     over_groups: ClassVar[bool] = True
 

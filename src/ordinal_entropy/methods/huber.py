@@ -1,12 +1,13 @@
 """The Huber loss of predictions: squared for small errors, absolute for large ones."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.rows import output_rows
 from ordinal_entropy.methods.training_targets import moments, training_numbers
 
@@ -28,6 +29,7 @@ class Huber(Method):
 
     kind = "loss"
     paper = "Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 1964"
+    tunable: ClassVar[Mapping[str, Range]] = {"delta": Range(0.02, 2.0, log=True)}
     maps = True
     over_groups = True
     scale: Tensor

@@ -1,12 +1,13 @@
 """Label distribution smoothing: rows of rare targets weigh more in the task loss."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 from ordinal_entropy.methods.density import density_table, joint_density, on_grid
 from ordinal_entropy.methods.training_targets import evenly_spread, training_numbers
 
@@ -132,6 +133,10 @@ class LDS(Method):
 
     kind = "weights"
     paper = "Yang, Zha, Chen, Wang, Katabi, Delving into Deep Imbalanced Regression, ICML 2021"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bandwidth": Range(0.005, 0.1, log=True, limits=(1e-4, 1.0)),
+        "power": Range(0.25, 1.0, limits=(0.05, 2.0)),
+    }
     maps = True
     low: Tensor
     high: Tensor

@@ -1,12 +1,13 @@
 """Ordinal entropy and the paper's ablations of it: one term, of which each name fixes some options."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.losses import OrdinalEntropy
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 
 FIXED: dict[str, dict[str, Any]] = {
     "ld-unweighted": {"tightness_weight": 0.0, "weighting": "none"},
@@ -51,6 +52,7 @@ class Regularizer(Method):
 
     kind = "term"
     cost = "time m^2 d for m distinct targets, memory m d"
+    tunable: ClassVar[Mapping[str, Range]] = {"tightness_weight": Range(0.1, 10.0, log=True)}
     maps = True
     weighs_repeats = True
     over_groups: ClassVar[bool] = True  # with per="image"

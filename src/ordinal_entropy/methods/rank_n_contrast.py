@@ -5,14 +5,15 @@ backward pass is one tensor in the shape of the features.
 """
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.distances import accurate, centered, cross_distances
 from ordinal_entropy.methods.rows import feature_rows
 
@@ -136,6 +137,7 @@ class RankNContrast(Method):
     paper = (
         "Zha, Cao, Son, Yang, Katabi, Rank-N-Contrast: Learning Continuous Representations for Regression, NeurIPS 2023"
     )
+    tunable: ClassVar[Mapping[str, Range]] = {"temperature": Range(0.2, 20.0, log=True)}
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """RankSim: the neighbours of a row in the same order among features as among targets."""
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ordinal_entropy.kernels.unit import unit_rows
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.rows import feature_rows
 
 
@@ -104,6 +105,7 @@ class RankSim(Method):
     kind = "term"
     cost = "time m^2 (d + log m), memory m^2"
     paper = "Gong, Mori, Tung, RankSim: Ranking Similarity Regularization for Deep Imbalanced Regression, ICML 2022"
+    tunable: ClassVar[Mapping[str, Range]] = {"interpolation": Range(0.5, 200.0, log=True)}
     exact_gradient: ClassVar[bool] = False
     notes = (
         "the published code of RankSim is under CC BY-NC-SA 4.0, and there is a US patent application "

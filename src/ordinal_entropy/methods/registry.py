@@ -16,7 +16,7 @@ from ordinal_entropy.methods.ce import CrossEntropy
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.methods.composition import Composition
 from ordinal_entropy.methods.conr import ConR
-from ordinal_entropy.methods.contract import KINDS, Method, overrides
+from ordinal_entropy.methods.contract import BALANCE, KINDS, STRENGTH, Method, Range, overrides
 from ordinal_entropy.methods.coral import CORAL
 from ordinal_entropy.methods.corn import CORN
 from ordinal_entropy.methods.dist_loss import DistLoss
@@ -64,6 +64,7 @@ class _Entry(NamedTuple):
     description: str
     term: bool  # takes a strength or a balance
     balanced: bool = False  # takes a balance alone, and has one by default
+    tunable: Mapping[str, Range] = {}  # options that a tuned comparison searches
 
 
 def _entry_of(name: str, make: Callable[..., Method]) -> _Entry:
@@ -80,6 +81,7 @@ def _entry_of(name: str, make: Callable[..., Method]) -> _Entry:
         tuple(each.name for each in named if each.default is each.empty),
         lines[0].rstrip(".") if lines else "",
         isinstance(make, type) and issubclass(make, Method) and make.term is not Method.term,
+        tunable=getattr(make, "tunable", {}),
     )
 
 
@@ -89,7 +91,8 @@ def _family_entries() -> dict[str, _Entry]:
     found = {}
     for name, about in DESCRIPTIONS.items():
         taken = tuple(option for option in every if option not in FIXED[name])
-        found[name] = _Entry(family(name), taken, (), about, term=True, balanced=name in BALANCED)
+        own = {option: each for option, each in Regularizer.tunable.items() if option in taken}
+        found[name] = _Entry(family(name), taken, (), about, term=True, balanced=name in BALANCED, tunable=own)
     return found
 
 
@@ -217,6 +220,23 @@ def option_defaults(name: str) -> dict[str, Any]:
     strengths = {"strength": 1.0, "balance": FRACTION if entry.balanced else None}
     every = {**strengths, **{key: None if value is inspect.Parameter.empty else value for key, value in found.items()}}
     return {option: every[option] for option in options(name)}
+
+
+def tunable(name: str) -> dict[str, Range]:
+    """The options that a tuned comparison searches, each with its range, of all parts of a name.
+
+    Example:
+        >>> list(tunable("lds+oe")), tunable("baseline")
+        (['lds.bandwidth', 'lds.power', 'oe.strength', 'oe.tightness_weight'], {})
+        >>> tunable("ld-balanced")["ld-balanced.balance"].high
+        1.0
+    """
+    found: dict[str, Range] = {}
+    for part in split(name):
+        entry = _entry(part)
+        held = {"balance": BALANCE} if entry.balanced else {"strength": STRENGTH} if entry.term else {}
+        found |= {f"{part}.{option}": own.checked(option) for option, own in {**held, **entry.tunable}.items()}
+    return found
 
 
 def split(name: str) -> list[str]:

@@ -1,14 +1,15 @@
 """SRL: centers of features, in the order of the targets, on a smooth path that fills the sphere."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from ordinal_entropy.kernels.unit import unit_rows
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.rows import feature_rows
 
 _SEED = 0  # of the directions, which are the same in every run
@@ -129,6 +130,10 @@ class SRL(Method):
         "Dong, Wu, Chen, Zou, Zhang, Zhou, Improve Representation for Imbalanced Regression through Geometric "
         "Constraints, CVPR 2025"
     )
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "temperature": Range(0.02, 1.0, log=True),
+        "envelope_weight": Range(0.01, 1.0, log=True),
+    }
     values: Tensor
     centers: Tensor
     seen: Tensor

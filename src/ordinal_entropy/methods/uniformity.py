@@ -1,12 +1,14 @@
 """Uniformity: features spread over the unit sphere, whatever the targets."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ordinal_entropy.kernels.unit import unit_rows
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.rows import feature_rows
 
 
@@ -60,6 +62,7 @@ class Uniformity(Method):
         "Wang, Isola, Understanding Contrastive Representation Learning through Alignment and Uniformity on the "
         "Hypersphere, ICML 2020"
     )
+    tunable: ClassVar[Mapping[str, Range]] = {"t": Range(0.5, 8.0, log=True)}
 
     def __init__(self, t: float = 2.0, gather: bool = False) -> None:
         super().__init__()

@@ -1,12 +1,14 @@
 """VICReg's variance and covariance: features that spread and do not repeat each other, whatever the targets."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.rows import feature_rows
 
 _EPSILON = 1e-4  # of a variance, as published
@@ -70,6 +72,7 @@ class VICReg(Method):
         "Bardes, Ponce, LeCun, VICReg: Variance-Invariance-Covariance Regularization for Self-Supervised Learning, "
         "ICLR 2022"
     )
+    tunable: ClassVar[Mapping[str, Range]] = {"variance_weight": Range(2.0, 200.0, log=True)}
     maps = True
 
     def __init__(self, variance_weight: float = 25.0, covariance_weight: float = 1.0, gather: bool = False) -> None:

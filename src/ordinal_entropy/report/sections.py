@@ -76,13 +76,16 @@ def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress
         add("scores", lambda: tables.scores(summary, scale, shown.get("paper_at")))
     add("differences", lambda: tables.differences(summary, scale))
     add("claims", lambda: tables.claims(summary))
+    add("tuning", lambda: tables.tuning(summary, scale))
     add("further scores", lambda: tables.details(summary, shown.get("details") or {}))
     if "memory_mb" in summary:
         add("the figure of costs", lambda: summary_figures.costs(summary))
     add("the figure of differences", lambda: summary_figures.differences(summary, scale))
     add("the figure of scores", lambda: summary_figures.scores(summary, scale))
-    add("the figures against a setting", lambda: summary_figures.sweeps(summary, scale))
+    if "tuning" not in summary:  # where each row has settings of its own
+        add("the figures against a setting", lambda: summary_figures.sweeps(summary, scale))
     curves, entropies, called = study.curves, study.entropies, {name: name for name in names}
+    add("the figure of learning rates", lambda: summary_figures.learning_rates(summary, scale))
     if curves is not None:
         add("curves.json", lambda: training_figures.scores(curves, called, str(summary["metric"]), scale))
     if entropies is not None:

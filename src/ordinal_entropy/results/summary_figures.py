@@ -18,7 +18,7 @@ from ordinal_entropy.results.figures import (
     scaled,
     style,
 )
-from ordinal_entropy.results.tables import POINTS, Row, Table, score_name
+from ordinal_entropy.results.tables import POINTS, Row, Table, score_name, tuning
 
 _OFFSET = 0.2  # of single runs below their mean
 
@@ -120,6 +120,28 @@ def scores(summary: Mapping[str, Any], scale: float) -> Figure:
         [Panel(axis, Axis(""), [one for one in series if one.x], rows=list(methods))],
         Table(f"Scores of the runs{times(scale)}", [f"one a {unit(summary)}"], rows),
     )
+
+
+def learning_rates(summary: Mapping[str, Any], scale: float) -> Figure | None:
+    """Validation scores against the learning rate, a line for each row of a tuned comparison; None where none is tuned.
+
+    On the common grid of the first tuning; all but the learning rate is at its default.
+    """
+    rows = summary.get("tuning") or {}
+    if not rows:
+        return None
+    axis = str(summary["tuned"].get("axis", "learning_rate")).replace("_", " ")
+    lines = []
+    for place, (row, own) in enumerate(rows.items()):
+        points = [(value, score / scale) for value, score in own["curve"] if score is not None]
+        texts = [f"{row}, {axis} {value:.3g}: {score:.4g}" for value, score in points]
+        x, y = ([point[k] for point in points] for k in (0, 1))
+        lines.append(Series(row, style(place), [row] * len(points), x, y, texts=texts, line=True))
+    metric = f"validation {score_name(summary, scale)}"
+    every = [value for one in lines for value in one.x]
+    panel = Panel(scaled(axis, every, log_from=2.0), scaled(metric, [y for one in lines for y in one.y]), lines)
+    caption = f"Means over the tuning seeds; all but the {axis} is at its default."
+    return Figure(f"Against the {axis}", caption, [panel], tuning(summary, scale)[1])
 
 
 def sweeps(summary: Mapping[str, Any], scale: float) -> list[Figure]:

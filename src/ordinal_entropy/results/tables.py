@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ordinal_entropy import comparison
 from ordinal_entropy.comparison.text import (
     NONE,
+    count,
     decimals,
     interval,
     mean_and_std,
@@ -165,6 +166,45 @@ def details(summary: Mapping[str, Any], shown: Mapping[str, Mapping[str, str]]) 
     return found
 
 
+def tuning(summary: Mapping[str, Any], scale: float) -> list[Table]:
+    """What tuning chose and gave, and the validation scores against the learning rate; none where nothing was tuned.
+
+    Of several tunings each has a row, and the curves are those of the first.
+    """
+    rows, about = summary.get("tuning") or {}, summary.get("tuned") or {}
+    if not rows:
+        return []
+    axis = str(about.get("axis", "learning_rate"))
+    metric = f"validation {metric_name(summary['metric'])}{times(scale)}"
+    known = any(own.get("untuned") is not None for own in rows.values())
+    chosen = []
+    for row, first in rows.items():
+        every = first.get("tunings") or [first]
+        for place, own in enumerate(every):
+            cells = [
+                f"{own['trials']}" + (f" ({own['failed']} failed)" if own["failed"] else ""),
+                number(own["seconds"]),
+            ]
+            cells += [number(own.get("untuned"), scale)] if known else []
+            settings = "; ".join(f"{key} {_plain_short(value)}" for key, value in own["chosen"].items())
+            edge = f" (at the edge: {', '.join(own['at_edge'])})" if own.get("at_edge") else ""
+            cells += [number(own["validation"], scale), f"{settings or NONE}{edge}"]
+            chosen.append(Row(row if len(every) == 1 else f"{row}, tuning {place + 1}", cells))
+    headings = ["trials", "seconds", *(["before"] if known else []), "after", "chosen"]
+    before = f"Before: at the {axis.replace('_', ' ')} of the recipe, after: at what was chosen" if known else "After"
+    over = count(int(about.get("seeds", 0)), "tuning seed")
+    note = (
+        f"{before}; means over {over}, on validation data. A score that was chosen for being the best is too good by "
+        "as much as chance gives; the test scores are not."
+    )
+    found = [Table(f"Tuning: {metric}", headings, chosen, note, prose=True)]
+    values = sorted({value for own in rows.values() for value, _ in own["curve"]})
+    curves = {row: dict(own["curve"]) for row, own in rows.items()}
+    lines = [Row(f"{value:.3g}", [number(own.get(value), scale) for own in curves.values()]) for value in values]
+    title = f"Against the {axis.replace('_', ' ')}, all else at its default: {metric}"
+    return [*found, Table(title, list(rows), lines, "")]
+
+
 def costs(summary: Mapping[str, Any]) -> Table:
     """Seconds and megabytes, beside the paper's."""
     methods, paper, memory = summary["methods"], summary.get("paper") or {}, summary["memory_mb"]
@@ -219,6 +259,10 @@ def _published(score: Mapping[str, Any] | None, scale: float, digits: int) -> st
         return NONE
     spread = f" ± {score['std'] / scale:.2g}" if score.get("std") is not None else ""
     return f"{published(score['mean'], scale, digits)}{spread}"
+
+
+def _plain_short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else _plain(value)
 
 
 def _plain(value: Any) -> str:

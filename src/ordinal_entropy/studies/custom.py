@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import comparison, methods, studies, tasks
+from ordinal_entropy.comparison.tuning import Budget, require_optuna
 from ordinal_entropy.recipes import Setting, described, flat
 from ordinal_entropy.results.tables import scale_of
-from ordinal_entropy.studies import rounds
+from ordinal_entropy.studies import rounds, tuned
 from ordinal_entropy.studies.grid import Variant, methods_known, plans_of, seeds_from, summary_of, with_strengths
 from ordinal_entropy.training.plans import Progress
 
@@ -28,6 +29,7 @@ class CustomStudy:
     strengths: str = ""  # as in "0.1,1", of the methods that have one; "" for that of the recipe
     stop_early: bool = False  # seeds come in rounds, until no verdict is open
     smallest: float | None = None  # differences below it do not matter, a reason to stop
+    tune: Budget | None = None  # every row is tuned with it first, on validation data
 
     def __post_init__(self) -> None:
         names = methods_known(self.methods, task=self.task)
@@ -44,6 +46,11 @@ class CustomStudy:
         if self.smallest is not None and not self.stop_early:
             alone = f"{self.smallest:g} alone"
             raise ValueError(f"expected --stop-early beside --smallest, which is a reason to stop, got {alone}")
+        if self.tune is not None:
+            self.tune.checked(self.seeds)
+            if self.strengths or self.stop_early:
+                other = "--strengths" if self.strengths else "--stop-early"
+                raise ValueError(f"expected --tune or {other}, got both")
         self.rule = comparison.StopEarly(self.seeds, self.smallest).checked() if self.stop_early else None
 
     @property
@@ -56,6 +63,7 @@ class CustomStudy:
         label = {"study": f"compare {self.task}", "methods": self.methods, "seeds": self.seeds}
         label |= flat(described(self.recipe))
         label |= {"strengths": self.strengths} if self.strengths else {}
+        label |= {"tune": self.tune._asdict()} if self.tune is not None else {}
         return label | ({"stop_early": self.rule._asdict()} if self.rule is not None else {})
 
     def command(self, device: str) -> list[str]:
@@ -65,6 +73,10 @@ class CustomStudy:
         chosen += tasks.options_of(self.settings)
         chosen += ["--stop-early"] if self.stop_early else []
         chosen += ["--smallest", f"{self.smallest:g}"] if self.smallest is not None else []
+        if self.tune is not None:
+            names = {"trials": "--trials", "seeds": "--tuning-seeds", "tunings": "--tunings"}
+            chosen.append("--tune")
+            chosen += [text for key, own in self.tune._asdict().items() for text in (names[key], str(own))]
         return ["compare", self.task, *chosen, "--device", device]
 
 
@@ -95,6 +107,8 @@ def _variants(names: Sequence[str], strengths: str, recipe: Any, given: bool) ->
 def check(study: CustomStudy) -> None:
     """Refuses what the task cannot train; nothing is read."""
     task = tasks.load(study.task)
+    if study.tune is not None:
+        require_optuna()
     task.check(study.recipe)
     for plan in plans_of(study.variants, study.recipes, study.seed_numbers[:1]):
         task.check_method(plan)
@@ -136,18 +150,24 @@ def run(
             return summary_of(study.task, study.variants, study.recipes, some, progress=told, new=new, **own)
 
     rows = [variant.name for variant in study.variants]
-    if study.rule is None:
+    count = study.seeds
+    if study.tune is not None:
+        asked = tuned.TunedStudy(study.task, study.recipe, study.settings, study.methods, study.seeds, study.tune)
+        summary = tuned.summary_of_tuned(asked, out=out, device=device, jobs=jobs, progress=progress, tell=tell)
+        count *= study.tune.tunings
+    elif study.rule is None:
         summary = trained(study.seed_numbers)
     else:
         summary = rounds.train_in_rounds(trained, rounds.rounds_of(study.seed_numbers, jobs, len(rows)), tell)
-    count = len(summary["methods"][summary["baseline"]]["values"])
+        count = len(summary["methods"][summary["baseline"]]["values"])
     if len(summary["failures"]) == len(rows) * count:
         first = summary["failures"][0]
         raise ValueError(f"every run failed, the first with {first['type']}: {first['message']}")
+    how = ", tuned" if study.tune is not None else ""
     return studies.write_summary(
         out,
         summary,
-        about=f"{tasks.load(study.task).about.capitalize()}: {', '.join(rows)} over {count} seeds",
+        about=f"{tasks.load(study.task).about.capitalize()}: {', '.join(rows)} over {count} seeds{how}",
         scale=scale_of(summary),
         notes=[studies.QUICK] if study.shortened else [],
         command=study.command(device),

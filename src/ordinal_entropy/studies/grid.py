@@ -27,6 +27,7 @@ class Variant(NamedTuple):
     changes: tuple[tuple[str, Any], ...] = ()
     label: str = ""
     presets: Mapping[str, str] = _NO_PRESETS  # preset of the study -> that of these variants; none: the same
+    title: str = ""  # in place of the name that is made of the rest
 
     @property
     def name(self) -> str:
@@ -36,6 +37,8 @@ class Variant(NamedTuple):
             >>> Variant("ld", (("samples", 100),)).name
             'ld samples=100'
         """
+        if self.title:
+            return self.title
         changes = [f"{key}={_text(value)}" for key, value in self.changes]
         return " ".join([self.method, *changes, *([self.label] if self.label else [])])
 

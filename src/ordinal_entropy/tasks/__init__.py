@@ -73,6 +73,8 @@ class Task(NamedTuple):
     paper_at: str = "best_test"  # which score of a run the paper has: "last", "best_validation" or "best_test"
     pictured: Callable[..., list[Any]] | None = None  # (plan, count, device, folder): predicted maps of test images
     lower_is_better: bool = True
+    # (recipe, number of a tuning) -> the recipe whose runs all have the same test rows, whatever their seeds
+    set_aside: Callable[[Any, int], Any] = lambda recipe, tuning: recipe
 
     @property
     def metric(self) -> str:
@@ -88,6 +90,11 @@ class Task(NamedTuple):
     def gather(self) -> Callable[..., list[Outcome]]:
         """The outcomes of runs that were trained: :func:`ordinal_entropy.training.runner.gather`, likewise."""
         return partial(runner.gather, self.training)
+
+    @property
+    def seconds(self) -> Callable[..., list[float]]:
+        """What runs took that were timed: :func:`ordinal_entropy.training.runner.seconds`, likewise."""
+        return partial(runner.seconds, self.training)
 
 
 class Data(NamedTuple):

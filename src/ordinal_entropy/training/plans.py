@@ -106,6 +106,7 @@ class Outcome(NamedTuple):
     best_validation: float  # test score where the validation score is best
     best_test: float
     details: Mapping[str, Mapping[str, float]] = {}  # further ones: "last", "best_validation" -> name
+    validation_score: float = math.nan  # where it is best
     failure: Mapping[str, str] | None = None  # "type" and "message" of the exception that a run without scores raised
 
 
@@ -163,6 +164,7 @@ def outcome(result: Mapping[str, Any], metric: str) -> Outcome:
             point: {name: _number(score) for name, score in {**history[at[point]]["test"], **own}.items()}
             for point, own in result["features"].items()
         },
+        validation_score=validation[best],
     )
 
 

@@ -4,6 +4,7 @@ Every run has a folder of its own. Runs that a task can train as one stack are a
 can be carried out anywhere: it can be pickled, needs nothing but the folders of its runs, and leaves everything there.
 """
 
+import time
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ def train(
     on_metrics: OnMetrics | None = None,
     jobs: int = 1,
     go_on: bool = False,
+    timed: bool = False,
 ) -> list[Outcome]:
     """Trains runs, each in a folder of its own inside the given one.
 
@@ -68,6 +70,7 @@ def train(
         go_on: a group that raises an exception trains run by run, and a run that raises one says so in its folder and
             in its outcome; the others go on. Not where it concerns all: data or folders that cannot be read, a full
             disk; and not of runs of several processes, which wait for each other. Else the exception is raised here.
+        timed: the folder of each run has the seconds that it took; runs of one stack share them evenly.
 
     Returns:
         Outcomes in the order of the plans.
@@ -89,16 +92,21 @@ def train(
                 )
         groups = _groups(left, data, go_on=go_on)
         if jobs > 1 and len(groups) > 1:
-            alone = partial(_train, data=_Data(task, device), go_on=go_on, threads=torch.get_num_threads())
+            alone = partial(_train, data=_Data(task, device), go_on=go_on, threads=torch.get_num_threads(), timed=timed)
             side_by_side(alone, groups, jobs, progress)
         else:
-            _train(groups, progress, data=data, go_on=go_on, on_metrics=on_metrics)
+            _train(groups, progress, data=data, go_on=go_on, on_metrics=on_metrics, timed=timed)
     return gather(task, plans, folder=folder)
 
 
 def gather(task: Trainable, plans: Sequence[Plan], *, folder: Path) -> list[Outcome]:
     """Outcomes of runs that have been trained in a folder, or have failed, in the order of the plans."""
     return [_outcome(task, run) or failed(run.failure() or {}) for _, run in _runs(task, plans, folder)]
+
+
+def seconds(task: Trainable, plans: Sequence[Plan], *, folder: Path) -> list[float]:
+    """What runs that were ``timed`` took to train, in the order of the plans."""
+    return [run.seconds() for _, run in _runs(task, plans, folder)]
 
 
 def _runs(task: Trainable, plans: Sequence[Plan], folder: Path) -> Group:
@@ -163,6 +171,7 @@ def _train(
     go_on: bool,
     on_metrics: OnMetrics | None = None,
     threads: int | None = None,
+    timed: bool = False,
 ) -> None:
     """Trains one group after the other, with so many threads on a CPU, since rounding follows from them."""
     if threads is not None and torch.device(data.device).type == "cpu":
@@ -180,6 +189,7 @@ def _train(
         recipe, first = group[0][0].recipe, group[0][1]
         data(recipe)  # what cannot be read is no failure of a run
         on_scores = _logging(data.task, group, on_metrics)
+        start = time.perf_counter()
         try:
             data.task.train_group(group, data(recipe), data.device, None if progress is None else tell, on_scores)
         except Exception as error:
@@ -190,6 +200,10 @@ def _train(
                 waiting[:0] = [[each] for each in group if each[1].result() is None]
                 continue
             first.fail(error)
+        finally:
+            if timed:
+                for _, run in group:
+                    run.spend((time.perf_counter() - start) / len(group))
         before += length
 
 

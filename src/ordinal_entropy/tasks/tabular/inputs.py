@@ -46,12 +46,13 @@ class Seen(NamedTuple):
         return (self.train.targets - self.center) / self.scale
 
 
-def rows_of(table: Table, seed: int, *, test_share: float, validation_share: float) -> Rows:
+def rows_of(table: Table, seed: int, *, test_share: float, validation_share: float, split: int | None = None) -> Rows:
     """The rows of a seed: its published split, or one drawn by it; validation rows are drawn from the training rows.
 
     Args:
         table: with or without published splits; seed k takes split k modulo their number.
         seed: of the run.
+        split: the test rows are those of this seed; None: of the run's own.
         test_share: of all rows, where there are no published splits.
         validation_share: of the training rows.
 
@@ -60,11 +61,11 @@ def rows_of(table: Table, seed: int, *, test_share: float, validation_share: flo
         >>> [rows.tolist() for rows in rows_of(table, 0, test_share=0.2, validation_share=0.25)]
         [[0, 2, 5, 7, 8, 9], [1, 3], [4, 6]]
     """
-    n = len(table.targets)
+    n, of_test = len(table.targets), seed if split is None else split
     if table.tests:
-        test = np.sort(table.tests[seed % len(table.tests)])
+        test = np.sort(table.tests[of_test % len(table.tests)])
     else:
-        test = _drawn(np.arange(n), test_share, [seed, _TEST])
+        test = _drawn(np.arange(n), test_share, [of_test, _TEST])
     rest = np.setdiff1d(np.arange(n), test)
     if len(rest) < 2 or not len(test):
         raise ValueError(f"expected rows to train on, to validate and to test on, got {n} rows in all")

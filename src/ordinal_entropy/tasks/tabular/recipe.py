@@ -17,7 +17,7 @@ import torch
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import Composition, first_epochs
-from ordinal_entropy.recipes import preset, require_at_least_1, require_not_negative, restored
+from ordinal_entropy.recipes import changed, preset, require_at_least_1, require_not_negative, restored
 from ordinal_entropy.recipes.groups import Files, InEpochs, MethodOptions, Perceptron, Stacked
 from ordinal_entropy.tasks import Task, method_of
 from ordinal_entropy.tasks.tabular import classical, data, generated, inputs, train
@@ -42,6 +42,7 @@ class Columns(Files):
     categories: tuple[str, ...] = ()  # columns of numbers that stand for categories, like post codes
     test_share: float = 0.2  # of the rows, drawn by the seed; a file with published splits has its own
     validation_share: float = 0.2  # of the training rows, drawn by the seed
+    split: int | None = None  # the test rows of all runs are those of this seed; none: of each run, those of its own
     scaling: Literal["standard", "quantile"] = "standard"  # of numbers: mean 0 and variance 1, or each to a normal one
     max_categories: int = 32  # columns that one of categories becomes, at most; the rarest share one
 
@@ -49,6 +50,8 @@ class Columns(Files):
         """Values that no table can have."""
         super().__post_init__()
         require_at_least_1(self, "max_categories")
+        if self.split is not None:
+            require_not_negative(self, "split")
         for name in ("test_share", "validation_share"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"expected {name} between 0 and 1, got {getattr(self, name)}")
@@ -155,7 +158,8 @@ def rows_of(found: Table, seed: int, recipe: Tabular) -> inputs.Rows:
     """The rows of a seed; a ValueError where they make no batch."""
     own, batch = recipe.data, recipe.training.batch_size
     with data.naming(own.path):
-        rows = inputs.rows_of(found, seed, test_share=own.test_share, validation_share=own.validation_share)
+        shares = {"test_share": own.test_share, "validation_share": own.validation_share}
+        rows = inputs.rows_of(found, seed, split=own.split, **shares)
         if len(rows.train) < batch:
             raise ValueError(
                 f"expected at least batch_size={batch} rows to train on, got {len(rows.train)}, the others "
@@ -246,6 +250,11 @@ def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparatio
     return Preparation(found, rows.train, scaling=recipe.data.scaling, max_categories=recipe.data.max_categories)
 
 
+def set_aside(recipe: Tabular, tuning: int) -> Tabular:
+    """The same with one set of test rows for all seeds, another one for each tuning."""
+    return changed(recipe, {"data.split": (recipe.data.split or 0) + tuning})
+
+
 def _method(plan: Plan) -> Composition:
     return method_of(plan, grouping=plan.recipe.method.bin_width or "unique")
 
@@ -329,5 +338,6 @@ TABULAR = Task(
         },
     },
     paper_at="",  # the paper has no tables of this kind
+    set_aside=set_aside,
 )
 TASKS = {"tabular": TABULAR}
