@@ -1,11 +1,13 @@
 """Anchor data augmentation: rows move towards the mean of their cluster, or away from it."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 from ordinal_entropy.methods.mixing import floating, host_draws, points_inside, require_inputs
 
 _ROUNDS = 10  # of k-means
@@ -79,6 +81,10 @@ class ADA(Method):
     """
 
     kind = "mixing"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "alpha": Range(1.1, 4.0, limits=(1.01, 10.0)),
+        "clusters": Range(3, 50, log=True, whole=True, limits=(2, 200)),
+    }
     paper = "Schneider, Goshtasbpour, Perez-Cruz, Anchor Data Augmentation, NeurIPS 2023"
     needs = frozenset({"tables"})
 

@@ -1,12 +1,13 @@
 """Balanced MSE: the likelihood of predictions, corrected for how frequent the targets are."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step, weighted_mean
+from ordinal_entropy.methods.contract import Method, Range, Step, weighted_mean
 from ordinal_entropy.methods.mixture import Mixture, fit_mixture, log_densities
 from ordinal_entropy.methods.rows import OutputRows, paired, prediction_rows
 from ordinal_entropy.methods.training_targets import moments, training_numbers
@@ -131,6 +132,9 @@ class BalancedMSE(Method):
     """
 
     kind = "loss"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "noise": Range(0.02, 1.0, log=True),
+    }
     cost = "time and memory m^2 for m rows"
     paper = "Ren, Zhang, Yu, Liu, Balanced MSE for Imbalanced Visual Regression, CVPR 2022"
     over_groups = True

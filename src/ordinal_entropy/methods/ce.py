@@ -1,11 +1,12 @@
 """Cross-entropy on bins with the expectation as prediction, in place of the task loss."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ordinal_entropy.methods.bins import Bins
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 
 
 class CrossEntropy(Method):
@@ -34,6 +35,9 @@ class CrossEntropy(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(10, 200, log=True, whole=True, limits=(2, 2000)),
+    }
     paper = (
         "Rothe, Timofte and Van Gool, Deep Expectation of Real and Apparent Age from a Single Image without Facial "
         "Landmarks, IJCV 2018"

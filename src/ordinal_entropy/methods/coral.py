@@ -1,11 +1,12 @@
 """CORAL: binary tasks of ordered levels that share their weights and differ in a bias, so that they never disagree."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.or_cnn import or_cnn
 from ordinal_entropy.methods.thresholds import Levels, binary_losses
 
@@ -75,6 +76,9 @@ class CORAL(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(10, 200, log=True, whole=True, limits=(2, 2000)),
+    }
     paper = (
         "Cao, Mirjalili and Raschka, Rank Consistent Ordinal Regression for Neural Networks with Application to Age "
         "Estimation, Pattern Recognition Letters 2020"

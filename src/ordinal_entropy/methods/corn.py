@@ -1,12 +1,13 @@
 """CORN: each of ordered levels asks, of the targets that are above the one before, which are above it too."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.thresholds import Levels, binary_losses
 
 
@@ -60,6 +61,9 @@ class CORN(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(10, 200, log=True, whole=True, limits=(2, 2000)),
+    }
     paper = (
         "Shi, Cao and Raschka, Deep Neural Networks for Rank-Consistent Ordinal Regression Based on Conditional "
         "Probabilities, Pattern Analysis and Applications 2023"

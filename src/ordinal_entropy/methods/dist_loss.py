@@ -1,12 +1,13 @@
 """Dist Loss: predictions as near to their targets as to the distribution of these."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step, weighted_mean
+from ordinal_entropy.methods.contract import Method, Range, Step, weighted_mean
 from ordinal_entropy.methods.density import density_table
 from ordinal_entropy.methods.rows import paired, prediction_rows
 from ordinal_entropy.methods.training_targets import training_numbers
@@ -122,6 +123,9 @@ class DistLoss(Method):
     """
 
     kind = "loss"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "distance_weight": Range(0.05, 5.0, log=True),
+    }
     paper = "Nie, Tang, Hong, Dist Loss: Enhancing Regression in Few-Shot Region, ICLR 2025"
     over_groups = True
     low: Tensor

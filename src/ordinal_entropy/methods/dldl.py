@@ -1,11 +1,12 @@
 """Label distribution learning: cross-entropy at a Gaussian around each target, sampled at the centers of bins."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ordinal_entropy.methods.bins import Bins, distances, positive
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 
 
 def dldl(targets: Tensor, centers: Tensor, sigma: float | Tensor) -> Tensor:
@@ -56,6 +57,10 @@ class DLDL(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(50, 200, log=True, whole=True, limits=(50, 1000)),
+        "sigma": Range(0.5, 6.0, log=True, limits=(0.1, 8.0)),
+    }
     paper = "Gao, Xing, Xie, Wu and Geng, Deep Label Distribution Learning with Label Ambiguity, IEEE TIP 2017"
     maps = True
     over_groups: ClassVar[bool] = True

@@ -1,11 +1,12 @@
 """Label distribution learning with the error of the expectation beside it (DLDL-v2)."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ordinal_entropy.methods.bins import Bins, mean, not_negative, positive
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.dldl import dldl
 
 
@@ -33,6 +34,10 @@ class DLDLv2(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "sigma": Range(0.5, 6.0, log=True, limits=(0.1, 8.0)),
+        "mean_weight": Range(0.1, 10.0, log=True),
+    }
     paper = "Gao, Zhou, Wu and Geng, Age Estimation Using Expectation of Label Distribution Learning, IJCAI 2018"
     maps = True
     over_groups: ClassVar[bool] = True

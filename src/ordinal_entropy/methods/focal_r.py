@@ -1,12 +1,13 @@
 """Focal-R: absolute errors, small ones scaled down."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step, weighted_mean
+from ordinal_entropy.methods.contract import Method, Range, Step, weighted_mean
 from ordinal_entropy.methods.rows import paired, prediction_rows
 from ordinal_entropy.methods.training_targets import moments, training_numbers
 
@@ -62,6 +63,10 @@ class FocalR(Method):
     """
 
     kind = "loss"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "beta": Range(0.05, 5.0, log=True),
+        "gamma": Range(0.25, 2.0, limits=(0.0, 4.0)),
+    }
     paper = "Yang, Zha, Chen, Wang, Katabi, Delving into Deep Imbalanced Regression, ICML 2021"
     maps = True
     over_groups = True

@@ -1,12 +1,13 @@
 """Gradient Aligned Regression: errors, differences between rows, and their shape, joined in a power mean."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.rows import paired, prediction_rows
 from ordinal_entropy.methods.training_targets import moments, training_numbers
 
@@ -90,6 +91,9 @@ class GAR(Method):
     """
 
     kind = "loss"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "alpha": Range(0.1, 10.0, log=True),
+    }
     paper = "Zhu, Zhang, Yang, Gradient Aligned Regression via Pairwise Losses, ICML 2025"
     maps = True
     over_groups = True

@@ -1,11 +1,12 @@
 """The mean-variance loss: cross-entropy on bins, the error of the expectation, and the variance around it."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ordinal_entropy.methods.bins import Bins, not_negative
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 
 
 def mean_variance(
@@ -58,6 +59,10 @@ class MeanVariance(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "mean_weight": Range(0.02, 2.0, log=True),
+        "variance_weight": Range(0.005, 0.5, log=True),
+    }
     paper = "Pan, Han, Shan and Chen, Mean-Variance Loss for Deep Age Estimation from a Face, CVPR 2018"
     maps = True
     over_groups: ClassVar[bool] = True

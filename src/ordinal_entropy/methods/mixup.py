@@ -1,9 +1,12 @@
 """Mixup: rows are mixed with any other row."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Batch, Method
+from ordinal_entropy.methods.contract import Batch, Method, Range
 from ordinal_entropy.methods.mixing import host_draws, mixed, points_inside, require_alpha, require_inputs
 
 
@@ -25,6 +28,9 @@ class Mixup(Method):
     """
 
     kind = "mixing"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "alpha": Range(0.2, 4.0, log=True),
+    }
     paper = "Zhang, Cisse, Dauphin, Lopez-Paz, mixup: Beyond Empirical Risk Minimization, ICLR 2018"
     maps = True
 

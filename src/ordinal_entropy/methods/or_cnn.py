@@ -1,11 +1,12 @@
 """OR-CNN: an independent binary task for each of ordered levels, whether the target is above it."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 from ordinal_entropy.methods.thresholds import Levels, binary_losses
 
 
@@ -48,6 +49,9 @@ class ORCNN(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "bins": Range(10, 200, log=True, whole=True, limits=(2, 2000)),
+    }
     paper = "Niu, Zhou, Wang, Gao and Hua, Ordinal Regression with Multiple Output CNN for Age Estimation, CVPR 2016"
     maps = True
     over_groups: ClassVar[bool] = True

@@ -1,11 +1,12 @@
 """PH-Reg: the features have the topology and the intrinsic dimension of the targets."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.distances import accurate, distances, grouped, mean_distance
 from ordinal_entropy.methods.rows import feature_groups
 from ordinal_entropy.methods.spanning_tree import line_tree, minimum_spanning_tree
@@ -145,6 +146,9 @@ class PHReg(Method):
     """
 
     kind = "term"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "dimension_weight": Range(0.01, 1.0, log=True),
+    }
     cost = "time m^2 (d + subsamples log m), memory subsamples m^2"
     paper = "Zhang, Kawaguchi, Yao, Deep Regression Representation Learning with Topology, ICML 2024"
     over_groups: ClassVar[bool] = True

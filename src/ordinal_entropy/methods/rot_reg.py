@@ -1,13 +1,14 @@
 """ROT-Reg: what is moved to the nearest features is moved to the nearest targets, by optimal transport."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ordinal_entropy.methods.contract import Method, Step, zero
+from ordinal_entropy.methods.contract import Method, Range, Step, zero
 from ordinal_entropy.methods.distances import accurate, distances, grouped
 from ordinal_entropy.methods.rows import feature_groups
 
@@ -135,6 +136,9 @@ class ROTReg(Method):
     """
 
     kind = "term"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "regularization": Range(0.05, 1.0, log=True),
+    }
     cost = "time m^2 (d + iterations), memory m^2"
     paper = "Zhang, Yan, Yao, Improving Deep Regression with Tightness, ICLR 2025"
     over_groups: ClassVar[bool] = True

@@ -1,11 +1,12 @@
 """Soft labels for ordinal regression (SORD): cross-entropy at a softmax of minus the distances from each target."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ordinal_entropy.methods.bins import Bins, distances, positive
-from ordinal_entropy.methods.contract import Method, Step
+from ordinal_entropy.methods.contract import Method, Range, Step
 
 
 def sord(targets: Tensor, centers: Tensor, scale: float | Tensor) -> Tensor:
@@ -55,6 +56,9 @@ class SORD(Method):
     """
 
     kind = "head"
+    tunable: ClassVar[Mapping[str, Range]] = {
+        "scale": Range(0.25, 6.0, log=True, limits=(0.1, 8.0)),
+    }
     paper = "Díaz and Marathe, Soft Labels for Ordinal Regression, CVPR 2019"
     maps = True
     over_groups: ClassVar[bool] = True
