@@ -23,7 +23,7 @@ test-fast: $(VENV)/test-is-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
 test-core: $(VENV)/test-is-ready  ## the regularizer, its kernels and the estimators alone, in a minute
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 $(CORE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal $(CORE)
 
 test-full: test $(VENV)/oracles-are-ready  ## everything: also the tests that take minutes, some of them on real data where ORDINAL_ENTROPY_DATA says it is
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow
