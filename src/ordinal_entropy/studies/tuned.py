@@ -164,7 +164,7 @@ def summary_of_tuned(
                 summary_of(
                     study.task,
                     variants,
-                    recipe,
+                    {"": recipe},
                     study.budget.fresh_seeds(number, study.seeds),
                     out=out,
                     device=device,
