@@ -62,9 +62,9 @@ def _points(own: Series) -> Trace:
 
 
 def _line(own: Series, x: Axis) -> list[Trace]:
-    """A line above its band; long ones are thinned."""
+    """A line, above its band if it has one; long ones are thinned."""
     kept = _thinned(len(own.x))
-    at, middle, low, high = ([values[k] for k in kept] for values in (own.x, own.y, own.low, own.high))
+    at, middle = ([values[k] for k in kept] for values in (own.x, own.y))
     names, style = [own.methods[k] for k in kept], own.style
     one = len(set(names)) == 1
     if own.texts:
@@ -82,6 +82,9 @@ def _line(own: Series, x: Axis) -> list[Trace]:
         "marker": {"color": style.colour, "symbol": style.marker, "size": 8 if own.texts else 6},
         "meta": {"method": names[0]} if one else {"methods": names},
     }
+    if not own.low:
+        return [line | said]
+    low, high = ([values[k] for k in kept] for values in (own.low, own.high))
     band = {
         "type": "scatter",
         "mode": "lines",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison
-from ordinal_entropy.comparison.text import NONE, count, interval, number, probability, times
+from ordinal_entropy.comparison.text import NONE, count, interval, metric_name, number, probability, times
 from ordinal_entropy.comparison.verdicts import unit
 from ordinal_entropy.results.figures import (
     MEAN,
@@ -137,7 +137,7 @@ def learning_rates(summary: Mapping[str, Any], scale: float) -> Figure | None:
         texts = [f"{row}, {axis} {value:.3g}: {score:.4g}" for value, score in points]
         x, y = ([point[k] for point in points] for k in (0, 1))
         lines.append(Series(row, style(place), [row] * len(points), x, y, texts=texts, line=True))
-    metric = f"validation {score_name(summary, scale)}"
+    metric = f"validation {metric_name(summary['metric'])}{times(scale)}"
     every = [value for one in lines for value in one.x]
     panel = Panel(scaled(axis, every, log_from=2.0), scaled(metric, [y for one in lines for y in one.y]), lines)
     caption = f"Means over the tuning seeds; all but the {axis} is at its default."
