@@ -25,7 +25,7 @@ import record
 HERE = Path(__file__).parent
 TASKS: dict[str, list[str]] = {  # settings over the preset: a step on operators takes all rows, fewer images will do
     "linear": ["steps=1000", "rows=200", "test_rows=2000"],
-    "nonlinear": ["steps=1000", "rows=200", "test_rows=2000", "initial=default"],
+    "nonlinear": ["rows=200", "test_rows=2000", "initial=default"],
     "tabular": [],
     "age": ["generated=2000"],
     "crowd": ["generated=60"],
