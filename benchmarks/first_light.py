@@ -29,7 +29,7 @@ TASKS: dict[str, list[str]] = {  # settings over the preset: a step on operators
     "tabular": [],
     "age": ["generated=2000"],
     "crowd": ["generated=60"],
-    "depth": ["generated=200"],
+    "depth": [],
 }
 
 

@@ -6,6 +6,7 @@ From bench_methods.json, bench_methods_cpu.json and first_light.json. A test hol
 """
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,26 @@ def rows_of(name: str, method: str) -> list[dict[str, Any]]:
 def costs(method: str) -> str:
     """What it adds to a step, in sentences."""
     said = []
-    gpu = rows_of("bench_methods.json", method)
+    gpu = sorted(rows_of("bench_methods.json", method), key=lambda row: not row.get("of_the_step"))
     for row in gpu:
         if row.get("of_the_step"):
             share = 100 * row["device_share_of_step"]
             said.append(
-                f"On an NVIDIA H200 it adds {row['device_ms']:.2f} ms to a step on 256 images (features of 2,048 "
+                f"On an NVIDIA H200 it adds {_ms(row['device_ms'])} to a step on 256 images (features of 2,048 "
                 f"numbers), {share:.1f}% of that of a ResNet-50"
             )
-    for row in gpu:
-        if (row["m"], row["d"]) == (2048, 512):
-            said.append(f"of 2,048 rows of 512 numbers it takes {row['device_ms']:.2f} ms and {_mib(row)} there")
+        elif (row["m"], row["d"]) == (2048, 512):
+            said.append(f"2,048 rows of 512 numbers take {_ms(row['device_ms'])} and {_mib(row)} on an H200")
     for row in rows_of("bench_methods_cpu.json", method):
         if (row["m"], row["d"]) == (256, 512):
-            said.append(f"of 256 such rows {row['ms']:.1f} ms on two cores of a CPU")
-    text = "; ".join(said)
-    files = "[on a GPU](../../benchmarks/bench_methods.json), [on a CPU](../../benchmarks/bench_methods_cpu.json)"
-    return f"{text[:1].upper()}{text[1:]} ({files})." if said else ""
+            said.append(f"256 rows of 512 numbers take {_ms(row['ms'])} on two cores of a CPU")
+    files = "[on a CPU](../../benchmarks/bench_methods_cpu.json)"
+    files = f"[on a GPU](../../benchmarks/bench_methods.json), {files}" if gpu else files
+    return textwrap.fill(f"{'. '.join(said)} ({files}).", 130, break_long_words=False, break_on_hyphens=False)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.2g} ms" if value >= 0.01 else "less than 0.01 ms"
 
 
 def _mib(row: dict[str, Any]) -> str:
@@ -57,11 +61,13 @@ def first_light(method: str) -> str:
             lines.append(f"| {task} | {UNITS[found['metric']]} | {own:.4g} | {base:.4g} | {found['median']:.4g} |")
         else:
             refused.append(task)
-    without = f" It is refused on {' and '.join(refused)}." if refused else ""
-    intro = (
-        "One seed of a short training on each task says that it learns, and compares nothing "
-        f"([first_light.json](../../benchmarks/first_light.json)).{without}"
-    )
+    learned = {task: found["methods"].get(method, {"learns": True})["learns"] for task, found in results.items()}
+    no_better = [task for task, learns in learned.items() if not learns]
+    file = "[first_light.json](../../benchmarks/first_light.json)"
+    intro = f"One seed of a short training on each task; it compares nothing ({file})."
+    intro += f" It is refused on {' and '.join(refused)}." if refused else ""
+    intro += f" It is no better than the median on {' and '.join(no_better)}." if no_better else ""
+    intro = textwrap.fill(intro, 130, break_long_words=False, break_on_hyphens=False)
     return "\n".join(
         [intro, "", "| task | | this method | baseline | median of the targets |", "|---|---|---|---|---|", *lines]
     )
