@@ -5,6 +5,7 @@ what is asked for next. Every decision follows from the scores and a seed, so th
 scores of finished trials asks for the same trials again.
 """
 
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -234,18 +235,7 @@ def tuned(
     require_optuna()
     found = {row: Tuned([], lower_is_better) for row in rows}
     curves = {row: list(axis.values) for row in rows}
-
-    def take(stage: str, asked: Mapping[str, Sequence[Settings]], on_grid: bool) -> dict[str, list[Trial]]:
-        scores = evaluate(stage, asked)
-        new = {
-            row: [Trial(dict(each), Found(*own), on_grid) for each, own in zip(asked[row], scores[row], strict=True)]
-            for row in asked
-        }
-        for row, own in new.items():
-            found[row].trials += own
-        return new
-
-    take("grid", {row: [{axis.name: value} for value in axis.values] for row in rows}, True)
+    _take(found, evaluate, "grid", {row: [{axis.name: value} for value in axis.values] for row in rows}, on_grid=True)
     for time in range(1, _WIDENED + 1):
         further = {row: _beyond(found[row], axis, curves[row]) for row in rows}
         asked = {row: [{axis.name: value}] for row, value in further.items() if value is not None}
@@ -253,19 +243,68 @@ def tuned(
             break
         for row, own in asked.items():
             curves[row] = sorted([*curves[row], own[0][axis.name]])
-        take(f"wider-{time}", asked, True)
+        _take(found, evaluate, f"wider-{time}", asked, on_grid=True)
+    ranges = searched(found, rows, axis, trials, evaluate, seed=seed)
+    for row in rows:
+        found[row].at_edge = _at_edge(found[row], axis, curves[row], ranges[row])
+    return found
+
+
+def searched(
+    found: Mapping[str, Tuned],
+    rows: Mapping[str, Mapping[str, Range]],
+    axis: Axis,
+    trials: int | Mapping[str, int],
+    evaluate: Evaluate,
+    *,
+    seed: int = 0,
+    stage: str = "search",
+) -> dict[str, dict[str, Range]]:
+    """Searches on from what was found, by Optuna's TPE sampler, until every row has had so many trials.
+
+    Args:
+        found: of each row; the new trials are added.
+        rows: the settings of each that are searched, with their ranges.
+        axis: a further one, within a step of the best value so far.
+        trials: of each row, those that it has had included; one number, or by row.
+        evaluate: trains what is asked for, of all rows together.
+        seed: of the search.
+        stage: front of the names of its rounds.
+
+    Returns:
+        The ranges of each row, some of them longer than before.
+    """
+    require_optuna()
     with _quiet():
         searches = {row: _Search(found[row], axis, ranges, seed, row) for row, ranges in rows.items()}
-        for number in range(1, trials + 1):
-            left = {row: min(_ROUND, trials - len(found[row].trials)) for row in rows}
+        most = trials if isinstance(trials, Mapping) else dict.fromkeys(rows, trials)
+        for number in itertools.count(1):
+            left = {row: min(_ROUND, most[row] - len(found[row].trials)) for row in rows}
             asked = {row: searches[row].ask(count) for row, count in left.items() if count > 0}
             if not asked:
                 break
-            for row, new in take(f"search-{number}", asked, False).items():
+            for row, new in _take(found, evaluate, f"{stage}-{number}", asked, on_grid=False).items():
                 searches[row].tell(new)
-    for row in rows:
-        found[row].at_edge = _at_edge(found[row], axis, curves[row], searches[row].ranges)
-    return found
+    return {row: own.ranges for row, own in searches.items()}
+
+
+def _take(
+    found: Mapping[str, Tuned],
+    evaluate: Evaluate,
+    stage: str,
+    asked: Mapping[str, Sequence[Settings]],
+    *,
+    on_grid: bool,
+) -> dict[str, list[Trial]]:
+    """Has settings tried, and adds the trials to what was found."""
+    scores = evaluate(stage, asked)
+    new = {
+        row: [Trial(dict(each), Found(*own), on_grid) for each, own in zip(asked[row], scores[row], strict=True)]
+        for row in asked
+    }
+    for row, own in new.items():
+        found[row].trials += own
+    return new
 
 
 class _Search:
@@ -282,12 +321,8 @@ class _Search:
         near = [trial for trial in known if self.near.low <= trial.settings[axis.name] <= self.near.high]
         sampler = optuna.samplers.TPESampler(seed=own, n_startup_trials=len(near) + _ROUND)
         self.study = optuna.create_study(sampler=sampler, direction="minimize" if found.lower_is_better else "maximize")
-        distribution = {axis.name: optuna.distributions.FloatDistribution(self.near.low, self.near.high, log=True)}
         for trial in near:
-            made = optuna.trial.create_trial(
-                params=dict(trial.settings), distributions=dict(distribution), value=trial.found.mean
-            )
-            self.study.add_trial(made)
+            self.study.add_trial(_tried({axis.name: self.near, **self.ranges}, trial))
         self.waiting: list[optuna.trial.Trial] = []
 
     def ask(self, count: int) -> list[Settings]:
@@ -319,6 +354,27 @@ def _suggested(trial: "optuna.trial.Trial", name: str, own: Range) -> Any:
     if own.whole:
         return int(trial.suggest_int(name, math.ceil(own.low), math.floor(own.high), log=own.log))
     return _short(trial.suggest_float(name, own.low, own.high, log=own.log))
+
+
+def _tried(every: Mapping[str, Range], trial: Trial) -> "optuna.trial.FrozenTrial":
+    """A trial of before as Optuna knows it, with those of its settings that lie where the search looks."""
+    import optuna
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    params: dict[str, Any] = {}
+    kinds: dict[str, optuna.distributions.BaseDistribution] = {}
+    for name, own in every.items():
+        value = trial.settings.get(name)
+        if own.choices:
+            if value in own.choices:
+                params[name], kinds[name] = own.choices.index(value), IntDistribution(0, len(own.choices) - 1)
+        elif value is None or not own.low <= value <= own.high:
+            continue
+        elif own.whole:
+            params[name], kinds[name] = value, IntDistribution(math.ceil(own.low), math.floor(own.high), log=own.log)
+        else:
+            params[name], kinds[name] = value, FloatDistribution(own.low, own.high, log=own.log)
+    return optuna.trial.create_trial(params=params, distributions=kinds, value=trial.found.mean)
 
 
 def _beyond(found: Tuned, axis: Axis, values: Sequence[float]) -> float | None:
