@@ -9,6 +9,7 @@ from ordinal_entropy.commands import data
 from ordinal_entropy.commands.comparing import compare
 from ordinal_entropy.commands.diagnosing import diagnose
 from ordinal_entropy.commands.doctor import doctor
+from ordinal_entropy.commands.finding import best
 from ordinal_entropy.commands.methods import show_methods
 from ordinal_entropy.commands.reporting import summarize, write_report
 from ordinal_entropy.commands.reproducing import reproduce
@@ -50,6 +51,7 @@ def _top(
 
 app.command()(reproduce)
 app.command()(compare)
+app.command()(best)
 app.command()(train)
 app.command()(evaluate)
 app.command()(diagnose)

@@ -86,13 +86,18 @@ def show_scores(summary: dict[str, Any], scale: float) -> None:
     console = output()
     task = tasks.load(summary["task"])
     found = [tables.scores(summary, scale, task.paper_at), tables.differences(summary, scale)]
-    for table in [*found, *tables.details(summary, task.details), *tables.tuning(summary, scale)]:
+    for table in [
+        *found,
+        *tables.details(summary, task.details),
+        *tables.tuning(summary, scale),
+        *tables.selection(summary, scale),
+    ]:
         if table is not None:
             terminal.show(console, table)
     for sentence in comparison.verdict(summary, scale).sentences:
         console.print(Text(sentence))
 
 
-def show_path(what: str, path: Path) -> None:
-    """Prints where something is, in one line."""
+def show_path(what: str, path: Path | str) -> None:
+    """Prints where something is, or a command, in one line."""
     output().print(f"{what} {path}", soft_wrap=True)

@@ -1,6 +1,7 @@
 """Numbers as a reader meets them."""
 
 import math
+import re
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
@@ -152,3 +153,38 @@ def metric_name(metric: str) -> str:
         ('MSE', 'seconds for 50000 steps')
     """
     return metric.upper() if metric.isalpha() and len(metric) <= 4 else metric
+
+
+def duration(seconds: float) -> str:
+    """In words, to the two largest units.
+
+    Example:
+        >>> duration(0.42), duration(95), duration(3 * 3600 + 125), duration(math.nan)
+        ('0.4 s', '1 min 35 s', '3 h 2 min', '-')
+    """
+    if not math.isfinite(seconds):
+        return NONE
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def parsed_duration(text: str) -> float:
+    """The seconds of a duration as people type it.
+
+    Example:
+        >>> parsed_duration("20m"), parsed_duration("1h30m"), parsed_duration("90s"), parsed_duration("45")
+        (1200.0, 5400.0, 90.0, 45.0)
+        >>> parsed_duration("soon")
+        Traceback (most recent call last):
+        ValueError: expected a duration like 20m, 90s or 1h30m, got 'soon'
+    """
+    parts = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip().lower())
+    if parts is None or not any(parts.groups()):
+        raise ValueError(f"expected a duration like 20m, 90s or 1h30m, got {text!r}")
+    hours, minutes, seconds = (float(each or 0) for each in parts.groups())
+    return 3600 * hours + 60 * minutes + seconds

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from ordinal_entropy.comparison.statistics import LEVEL, both_finite, finite, mean_of
 from ordinal_entropy.comparison.statistics import number as stored
 from ordinal_entropy.comparison.summaries import Decision, adjusted, decisions, parts
-from ordinal_entropy.comparison.text import count, interval, metric_name, number, p_equals, share, times
+from ordinal_entropy.comparison.text import count, duration, interval, metric_name, number, p_equals, share, times
 
 FEW = 10  # seeds, below which nothing tells whether differences are normal
 _SKEWED = "the 95% CI may cover less than 95%, and p may be too small"
@@ -245,6 +245,8 @@ def _stopping(summary: Mapping[str, Any]) -> list[str]:
 def _tuned(summary: Mapping[str, Any], scale: float) -> list[str]:
     """What the verdict of a tuned comparison is of, and what it was before."""
     own = summary.get("tuned")
+    if summary.get("best"):
+        return _selected(summary)
     if not own:
         return []
     spent = f"{count(int(own['trials']), 'trial')} of {count(int(own['seeds']), 'seed')} each, on validation data"
@@ -265,3 +267,25 @@ def _tuned(summary: Mapping[str, Any], scale: float) -> list[str]:
         before = verdict(own["before"], scale).headline
         said.append(f"Before tuning, with the learning rate of the recipe in all rows: {before}")
     return said
+
+
+def _selected(summary: Mapping[str, Any]) -> list[str]:
+    """What was tried to find the best composition, and what came of it."""
+    own, tuned = summary["best"], summary["tuned"]
+    winner, base = str(own["winner"]), str(summary["baseline"])
+    tried = len({row for each in own["rounds"] for row in each["screened"]})
+    rounds = count(len(own["rounds"]), "round")
+    seeds = count(int(tuned["seeds"]), "seed")
+    found = [
+        f"The search took {duration(own['spent'])}: {count(int(tuned['trials']), 'trial')} of {seeds} each for {base}, "
+        f"then {count(tried, 'composition')} in {rounds}, all on validation data. It ended since {own['ended']}."
+    ]
+    nearest = next((name for name in summary["methods"] if name != base), None)
+    if winner != base:
+        found.append(f"The best composition found is {winner}, after {count(int(own['trials']), 'trial')}.")
+    elif nearest in {row for each in own["rounds"] for row in each["tuned"]}:
+        found.append(f"Nothing gained on the tuned {base}: use that. {nearest}, which came nearest, stands beside it.")
+    else:
+        found.append(f"Nothing gained on the tuned {base}: use that.")
+    test = " All runs share the test rows that were set aside before." if tuned.get("sets_aside") else ""
+    return [*found, f"The verdict is of the rows at these settings, on fresh seeds.{test}"]

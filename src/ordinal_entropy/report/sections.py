@@ -77,6 +77,7 @@ def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress
     add("differences", lambda: tables.differences(summary, scale))
     add("claims", lambda: tables.claims(summary))
     add("tuning", lambda: tables.tuning(summary, scale))
+    add("selection", lambda: tables.selection(summary, scale))
     add("further scores", lambda: tables.details(summary, shown.get("details") or {}))
     if "memory_mb" in summary:
         add("the figure of costs", lambda: summary_figures.costs(summary))

@@ -20,6 +20,7 @@ from ordinal_entropy.comparison.text import (
 from ordinal_entropy.comparison.verdicts import unit
 from ordinal_entropy.recipes import flat
 
+_MOST_SCREENED = 8  # rows of a round that are shown, beside those that were tuned
 POINTS = {"last": "last step", "best_validation": "best on validation", "best_test": "best on test"}
 
 
@@ -203,6 +204,38 @@ def tuning(summary: Mapping[str, Any], scale: float) -> list[Table]:
     lines = [Row(f"{value:.3g}", [number(own.get(value), scale) for own in curves.values()]) for value in values]
     title = f"Against the {axis.replace('_', ' ')}, all else at its default: {metric}"
     return [*found, Table(title, list(rows), lines, "")]
+
+
+def selection(summary: Mapping[str, Any], scale: float) -> list[Table]:
+    """What each round of a search for the best composition tried; none where there was no search."""
+    metric = f"validation {metric_name(summary['metric'])}{times(scale)}"
+    sign = 1 if summary["lower_is_better"] else -1
+    found = []
+    for place, own in enumerate((summary.get("best") or {}).get("rounds") or [], 1):
+        screened = {row: math.nan if value is None else float(value) for row, value in own["screened"].items()}
+        order = sorted(screened, key=lambda row: sign * screened[row] if math.isfinite(screened[row]) else math.inf)
+        shown = [*dict.fromkeys([own["best"], *(row for row in order if row in own["tuned"]), *order[:_MOST_SCREENED]])]
+        rows = []
+        for row in shown:
+            tuned, gain = own["tuned"].get(row, {}), own["confirmed"].get(row)
+            cells = [number(screened.get(row, own["best_screened"]), scale), number(tuned.get("validation"), scale)]
+            if gain is None:
+                cells.append(NONE)
+            else:
+                error = number(gain["error"], scale)
+                cells.append(f"{number(gain['difference'], scale, sign=True)} ± {error} (n = {gain['n']})")
+            cells.append("added" if row == own["added"] else "")
+            rows.append(Row(row, cells))
+        rest = len(screened) + 1 - len(shown)
+        note = (
+            f"Screened: at the settings of {own['best']}. Confirmed: mean difference and its standard error on seeds "
+        )
+        note += "that chose nothing."
+        note += f" {count(rest, 'other')} did worse when screened." if rest > 0 else ""
+        note += f" The budget was too short for {own['left_out']} more." if own["left_out"] else ""
+        title = f"Round {place}, beside {own['best']}: {metric}"
+        found.append(Table(title, ["screened", "tuned", "confirmed", ""], rows, note))
+    return found
 
 
 def costs(summary: Mapping[str, Any]) -> Table:

@@ -172,7 +172,7 @@ def summary_of(
 
     Args:
         task: a name in ``tasks``.
-        variants: at least two, of different names.
+        variants: at least one, of different names.
         recipes: of the task, by the labels of the variants, which change them.
         seeds: of the runs, the same for every variant.
         out: ``out/training`` holds checkpoints, ``out/curves.json`` the scores during training.
@@ -191,8 +191,8 @@ def summary_of(
     """
     names = [variant.name for variant in variants]
     repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated or len(names) < 2:
-        raise ValueError(f"expected two or more different methods, got {', '.join(repeated or names) or 'none'}")
+    if repeated or not names:
+        raise ValueError(f"expected different methods, got {', '.join(repeated) or 'none'}")
     about = tasks.load(task)
     plans = plans_of(variants, recipes, seeds)
     training = out / "training"

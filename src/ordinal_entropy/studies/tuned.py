@@ -66,7 +66,7 @@ def _around(own: Range, value: float) -> Range:
     return own._replace(low=min(own.low, value / 10), high=max(own.high, value * 10))
 
 
-class _Trials:
+class Trials:
     """Trains what one tuning asks for, as runs in folders of its own."""
 
     def __init__(
@@ -82,6 +82,7 @@ class _Trials:
         self.train, self.progress = train, progress
 
     def __call__(self, stage: str, asked: Mapping[str, Sequence[Settings]]) -> dict[str, list[Found]]:
+        """What settings found, by row; runs that are finished are read."""
         about, place = tasks.load(self.study.task), self.folder / stage
         recipes = {row: [self.study.set_to(self.recipe, own) for own in every] for row, every in asked.items()}
         plans = [Plan(row, seed, own) for row, every in recipes.items() for own in every for seed in self.seeds]
@@ -146,7 +147,7 @@ def summary_of_tuned(
         tried = changed(recipe, {"training.feature_rows": 0})  # nobody looks at the features of trials
         axis = tuning.around(AXIS, recipe.training.learning_rate, tuning.on_grid(study.budget.trials))
         seeds = study.budget.tuning_seeds(number)
-        trials = _Trials(study, tried, seeds, out / FOLDER / str(number), train, progress)
+        trials = Trials(study, tried, seeds, out / FOLDER / str(number), train, progress)
         found = tuning.tuned(
             study.ranges(), axis, study.budget.trials, trials, seed=number, lower_is_better=about.lower_is_better
         )
