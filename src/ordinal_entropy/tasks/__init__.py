@@ -237,7 +237,8 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
     """The method of a run on images or tables; operators make theirs in ``tasks.operators.train``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
-    ones out of ``method.options``, which win. The recipe's ``bins`` are of heads alone. A strength of its own replaces a balance, and the other way round.
+    ones out of ``method.options``, which win. The recipe's ``bins`` are those of heads alone. A
+    strength of its own replaces a balance, and the other way round.
 
     Args:
         plan: of the run.
