@@ -6,13 +6,18 @@
 Features are float32, after a ReLU; a target is one whole number from 1 to 100. Measured are the forward and the
 backward pass, to the features or the outputs, of what a method adds: of a term, the term at its strength or balance; of
 a head or a loss, the task loss and the decoding; of weights and mixing, the change of a batch, whose inputs are as wide
-as the features; of smoothing, the calibration and what it observes; of averaging, an update of a layer of
-that width, or with ``--step`` of ResNet-50. ``ms`` is the median on the clock, from an idle
+as the features; of smoothing, the calibration and what it observes. ``ms`` is the median on the clock, from an idle
 device to an idle device, launches included. On a GPU ``device_ms`` is that of the device alone, whose work is queued
 before it begins. ``extra_mib`` is the peak of memory beyond what was held before. With ``--step`` the times are also
 compared with a training step of ResNet-50 on 256 images of 224 x 224 (bf16 autocast, channels last, Adam), of as many
 rows and with features of 2048 numbers: ``share_of_step`` and ``device_share_of_step``; weights and mixing are then of
 these images. A method that fails is recorded with its error.
+
+Averaging adds to no loss: its cost does not depend on the rows but on the weights, which it reads after each step of
+the optimizer. It has one line for a perceptron with a hidden layer of that width, and with ``--step`` one for
+ResNet-50, each of ``parameters`` weights: ``optimizer_ms`` is a step of Adam, ``averaged_ms`` one and an update of the
+average, in turns; ``ms`` is the median of their differences, and ``device_ms`` likewise. ``extra_mib`` has the copy of
+the weights.
 """
 
 import argparse
@@ -26,7 +31,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ordinal_entropy import methods
 from ordinal_entropy.environment import import_torchvision
@@ -44,6 +49,7 @@ STEP_ROWS, IMAGE = 256, (3, 224, 224)
 ROUNDS, SECONDS = 15, 0.4  # at most, of each
 HEAD_START = 60_000_000  # cycles that a GPU waits while a call is queued, some 30 ms
 LIMIT = 0.05  # of a step
+STEPS = 1000  # of the training that an average is of
 
 
 def targets(rows: int, device: str) -> Tensor:
@@ -87,25 +93,10 @@ def added(method: Composition, rows: int, width: int, device: str, images: bool)
         method.calibrate(z, batch).sum().backward()
         method.observe(z.detach(), y)
 
-    model: Any = None
-    if kind == "averaging":
-        if images:
-            import timm
-
-            model = timm.create_model("resnet50").to(device)
-        else:
-            model = torch.nn.Linear(width, width, device=device)
-    kept = None if model is None else Average(model)
-
-    def average() -> None:
-        assert kept is not None
-        kept.update(model, method.share(torch.tensor(1), 100))
-
     for _ in range(2):  # epochs, after which there are statistics to smooth with
         method.observe(z.detach(), y)
         method.end_epoch()
     calls = {"term": term, "head": loss, "loss": loss, "weights": change, "mixing": change, "smoothing": smooth}
-    calls["averaging"] = average
     call = calls[kind]
 
     def once() -> None:
@@ -175,13 +166,19 @@ def measured(name: str, rows: int, width: int, device: str, images: bool = False
     row: Row = {"method": name, "m": rows, "d": width}
     try:
         method = methods.create(name)
-        row["kind"] = next(iter(method.parts.values())).kind
-        call = added(method, rows, width, device, images)
-        row["extra_mib"] = extra_mib(call, device)
-        seconds, row["rounds"] = median(lambda: clock_seconds(call, device))
-        row["ms"] = round(1000 * seconds, 4)
-        if device == "cuda":
-            row["device_ms"] = round(1000 * median(lambda: device_seconds(call))[0], 4)
+        row["kind"] = methods.kind(name)
+        if row["kind"] == "averaging":
+            del row["m"], row["d"]
+            row["network"] = "timm resnet50" if images else f"perceptron {width}-{width}-1"
+            small = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+            row |= averaged(method, resnet50() if images else small, device)
+        else:
+            call = added(method, rows, width, device, images)
+            row["extra_mib"] = extra_mib(call, device)
+            seconds, row["rounds"] = median(lambda: clock_seconds(call, device))
+            row["ms"] = round(1000 * seconds, 4)
+            if device == "cuda":
+                row["device_ms"] = round(1000 * median(lambda: device_seconds(call))[0], 4)
     except Exception as error:  # the other methods are still worth their numbers
         said = str(error).strip().splitlines()
         row["error"] = f"{type(error).__name__}: {said[0] if said else ''}"
@@ -191,14 +188,61 @@ def measured(name: str, rows: int, width: int, device: str, images: bool = False
     return row
 
 
-def step_of_resnet50(device: str, rows: int) -> Row:
-    """Milliseconds of a training step that every method would be added to."""
+def averaged(method: Composition, network: nn.Module, device: str) -> Row:
+    """What an average of the weights adds to a step of the optimizer."""
+    network.to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=device == "cuda")
+    for parameter in network.parameters():
+        parameter.grad = torch.full_like(parameter, 1e-3)
+    kept = Average(network)
+
+    def update() -> None:
+        kept.update(network, method.share(torch.tensor(STEPS), STEPS))
+
+    def both() -> None:
+        optimizer.step()
+        update()
+
+    copied = sum(each.numel() * each.element_size() for each in kept.state_dict().values()) / 2**20
+    peak = extra_mib(update, device)
+    row: Row = {
+        "parameters": sum(each.numel() for each in network.parameters()),
+        "extra_mib": None if peak is None else round(copied + peak, 2),
+    }
+    row |= in_turns(optimizer.step, both, lambda call: clock_seconds(call, device))
+    if device == "cuda":
+        found = in_turns(optimizer.step, both, device_seconds)
+        row |= {f"device_{name}": value for name, value in found.items() if name != "rounds"}
+    return row
+
+
+def in_turns(alone: Callable[[], Any], both: Callable[[], None], seconds: Callable[..., float]) -> Row:
+    """Medians of an optimizer's step, of one with the average, and of the differences of two that follow each other."""
+    for call in (alone, both) * 3:
+        warm = seconds(call)
+    rounds = max(3, min(3 * ROUNDS, int(SECONDS / max(2 * warm, 1e-6))))  # a difference varies more than a time
+    pairs = [(seconds(alone), seconds(both)) for _ in range(rounds)]
+    found = {
+        "ms": [with_it - without for without, with_it in pairs],
+        "optimizer_ms": [without for without, _ in pairs],
+        "averaged_ms": [with_it for _, with_it in pairs],
+    }
+    return {"rounds": rounds, **{name: round(1000 * statistics.median(each), 4) for name, each in found.items()}}
+
+
+def resnet50() -> nn.Module:
+    """With random weights, one number an image."""
     with contextlib.suppress(ModuleNotFoundError):  # timm does without
         import_torchvision()
     import timm
 
+    return timm.create_model("resnet50", num_classes=1).to(memory_format=torch.channels_last)
+
+
+def step_of_resnet50(device: str, rows: int) -> Row:
+    """Milliseconds of a training step that every method would be added to."""
     torch.backends.cudnn.benchmark = True
-    network = timm.create_model("resnet50", num_classes=1).to(device, memory_format=torch.channels_last)
+    network = resnet50().to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=device == "cuda")
     images = torch.randn(rows, *IMAGE, device=device).to(memory_format=torch.channels_last)
     y = targets(rows, device)
@@ -219,7 +263,8 @@ def step_of_resnet50(device: str, rows: int) -> Row:
 
 def in_words(row: Row, step: Row | None) -> str:
     """A line of the progress."""
-    line = f"{row['method']:<16} m={row['m']:<5} d={row['d']:<5} "
+    of = row["network"] if "network" in row else f"m={row['m']:<5} d={row['d']:<5}"
+    line = f"{row['method']:<16} {of} "
     if "error" in row:
         return line + row["error"]
     line += f"{row['ms']:10.3f} ms"
@@ -255,7 +300,8 @@ def main() -> None:
             if name == "baseline":
                 continue
             wide = sizes if name in WIDE_AT_ALL_ROWS else []
-            for rows, width in [*((m, options.width) for m in sizes), *((m, WIDE) for m in wide)]:
+            own = sizes[:1] if methods.kind(name) == "averaging" else sizes  # which has no rows
+            for rows, width in [*((m, options.width) for m in own), *((m, WIDE) for m in wide)]:
                 lines.append(measured(name, rows, width, options.device))
                 print(in_words(lines[-1], step), flush=True)
             if step is not None:

@@ -1,16 +1,20 @@
 """One seed of every method on the preset quick of every task that admits it: is it finite, and does it learn?
 
-    python benchmarks/first_light.py --device cuda --jobs 8
+    python benchmarks/first_light.py --device cuda --jobs 8                  # everything anew, in one file
+    python benchmarks/first_light.py --device cuda --jobs 8 --tasks crowd,depth --resume   # after a stop: the rest
 
 A method learns if its test score, best on validation, is below that of predicting the median of the training targets.
-One seed of a short training compares no methods: that takes ``ordinal-entropy compare --tune``.
+One seed of a short training compares no methods: that takes ``ordinal-entropy compare --tune``. A method that fails is
+recorded with its error, and a task that cannot be trained at all among the failures; the others go on.
 """
 
 import argparse
 import json
 import math
+import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +97,14 @@ def lit(name: str, wanted: list[str], device: str, jobs: int, folder: Path) -> d
     }
 
 
+def before(path: Path) -> dict[str, Any]:
+    """Results of a file, each with the command that it is of."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    return {name: {"command": found["command"], **own} for name, own in found["results"].items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default=",".join(TASKS))
@@ -101,14 +113,25 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs on images side by side")
     parser.add_argument("--runs", type=Path, help="where the runs are kept; a temporary folder")
     parser.add_argument("--out", type=Path, default=HERE / "first_light.json")
+    parser.add_argument("--resume", action="store_true", help="keep what the file has of other tasks; else it is new")
     options = parser.parse_args()
-    results: dict[str, Any] = json.loads(options.out.read_text())["results"] if options.out.exists() else {}
+    results: dict[str, Any] = before(options.out) if options.resume else {}
+    failures: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.tasks.split(","):
             folder = options.runs or Path(temporary)
-            found = lit(name, options.methods.split(","), options.device, options.jobs, folder)
-            results[name] = {"command": record.command(), **found}
-            record.write(options.out, {"results": results})  # as they come
+            try:
+                found = lit(name, options.methods.split(","), options.device, options.jobs, folder)
+            except Exception as error:  # the other tasks are still worth their results
+                traceback.print_exc()
+                failures[name] = f"{type(error).__name__}: {error}"
+                results.pop(name, None)
+            else:
+                results[name] = {"command": record.command(), **found} if options.resume else found
+            failed = {"failures": failures} if failures else {}
+            record.write(options.out, {**failed, "results": {task: results[task] for task in TASKS if task in results}})
+    if failures:
+        sys.exit(f"failed: {', '.join(failures)}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ def costs(method: str) -> str:
     said = []
     gpu = sorted(rows_of("bench_methods.json", method), key=lambda row: not row.get("of_the_step"))
     for row in gpu:
-        if row.get("of_the_step"):
+        if "network" in row:
+            said.append(_averaging(row, "an NVIDIA H200", row["device_ms"]))
+        elif row.get("of_the_step"):
             share = 100 * row["device_share_of_step"]
             said.append(
                 f"On an NVIDIA H200 it adds {_ms(row['device_ms'])} to a step on 256 images (features of 2,048 "
@@ -36,11 +38,23 @@ def costs(method: str) -> str:
         elif (row["m"], row["d"]) == (2048, 512):
             said.append(f"2,048 rows of 512 numbers take {_ms(row['device_ms'])} and {_mib(row)} on an H200")
     for row in rows_of("bench_methods_cpu.json", method):
-        if (row["m"], row["d"]) == (256, 512):
+        if "network" in row:
+            said.append(_averaging(row, "two cores of a CPU", row["ms"]))
+        elif (row["m"], row["d"]) == (256, 512):
             said.append(f"256 rows of 512 numbers take {_ms(row['ms'])} on two cores of a CPU")
     files = "[on a CPU](../../benchmarks/bench_methods_cpu.json)"
     files = f"[on a GPU](../../benchmarks/bench_methods.json), {files}" if gpu else files
     return textwrap.fill(f"{'. '.join(said)} ({files}).", 130, break_long_words=False, break_on_hyphens=False)
+
+
+def _averaging(row: dict[str, Any], machine: str, ms: float) -> str:
+    """Of an average of weights, which has no rows."""
+    if not row.get("of_the_step"):
+        own = f"a perceptron of {row['parameters']:,} weights"
+        return f"To a step of the optimizer of {own} it adds {_ms(ms)} on {machine}"
+    share = 100 * row.get("device_share_of_step", row["share_of_step"])
+    step = f"a step of a ResNet-50 on 256 images, {share:.1f}% of it"
+    return f"On {machine} it adds {_ms(ms)} to {step}, and holds {_mib(row)} for a copy of the weights"
 
 
 def _ms(value: float) -> str:
@@ -58,7 +72,8 @@ def first_light(method: str) -> str:
     for task, found in results.items():
         if method in found["methods"]:
             own, base = (found["methods"][each]["score"] for each in (method, "baseline"))
-            lines.append(f"| {task} | {UNITS[found['metric']]} | {own:.4g} | {base:.4g} | {found['median']:.4g} |")
+            own, base = ("failed" if each is None else f"{each:.4g}" for each in (own, base))
+            lines.append(f"| {task} | {UNITS[found['metric']]} | {own} | {base} | {found['median']:.4g} |")
         else:
             refused.append(task)
     learned = {task: found["methods"].get(method, {"learns": True})["learns"] for task, found in results.items()}

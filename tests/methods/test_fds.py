@@ -212,6 +212,57 @@ def test_a_run_that_is_resumed_ends_alike(stop):
             assert torch.equal(value, resumed.state_dict()[name]), name
 
 
+@pytest.mark.parametrize(("rows", "bins"), [(1, 2), (29, 2), (30, 3), (200, 20), (1000, 100), (5000, 100)])
+def test_as_many_bins_as_have_ten_rows_each_on_average(rows, bins):
+    method = methods.create("fds")
+    (part,) = method.parts.values()
+    targets = torch.linspace(0.0, 1.0, rows)[:, None]
+    method.prepare(targets, width=3)
+    assert part.amount.shape == (bins,) and part.mean.shape == (bins, 3)
+    assert part.bins is None and "bins=None" in repr(part)
+    given = FDS(bins=7)
+    given.prepare(targets, width=3)
+    assert given.amount.shape == (7,)
+    method.prepare(torch.linspace(0.0, 1.0, 50)[:, None], width=3)  # anew, of other rows
+    assert part.amount.shape == (5,)
+
+
+def test_bins_that_were_not_given_are_those_of_the_given_number_and_in_the_state():
+    features, targets = epoch(9)
+    rows = torch.linspace(0.0, 12.0, 10 * BINS + 9).double()[:, None]
+    options = {name: value for name, value in OPTIONS.items() if name != "bins"}
+    own, given = FDS(**options), FDS(**OPTIONS)
+    for method in (own, given):
+        method.prepare(rows, width=3)
+        trained(method)
+    expected = given.calibrate(features, Batch(None, targets))
+    assert torch.equal(own.calibrate(features, Batch(None, targets)), expected)
+    fresh = FDS(**options)  # not prepared: the number is in the checkpoint
+    fresh.load_state_dict(own.state_dict())
+    for twin in (fresh, copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+        twin.observe(*EPOCHS[0])
+        twin.end_epoch()
+    own.observe(*EPOCHS[0])
+    own.end_epoch()
+    assert torch.equal(fresh.calibrate(features, Batch(None, targets)), own.calibrate(features, Batch(None, targets)))
+
+
+def test_ten_rows_in_a_bin_change_less_by_noise_than_two():
+    """Features that are the target plus noise keep more of it where the bins have more rows."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.rand(200, 1, dtype=torch.float64, generator=generator)
+    noise = 0.2 * torch.randn(200, 1, dtype=torch.float64, generator=generator)
+    features, lost = targets + noise, []
+    for bins in (None, 100):
+        method = FDS(bins=bins)
+        method.prepare(targets, width=1)
+        method.observe(features, targets)
+        method.end_epoch()
+        found = method.calibrate(features, Batch(None, targets))
+        lost.append((found - features).square().mean() / noise.square().mean())
+    assert lost[0] < 0.6 * lost[1], lost
+
+
 def test_statistics_are_those_of_one_epoch_anew_after_prepare():
     method = trained()
     method.prepare(torch.tensor([[0.0], [12.0]]).double(), width=3)

@@ -27,6 +27,26 @@ MASK = torch.tensor([1, 0, 1, 1, 0, 1, 1]).bool()
 WEIGHT = torch.tensor([0.5, 9.0, 2.0, 1.0, 7.0, 0.0, 3.0]).double()
 
 
+def base(name, numbers, values, bins):
+    """Logits of the base rates of one number of training targets, each of which is a level, with Python's floats."""
+    found, before = [], len(numbers)
+    for value in values[:-1]:
+        more = sum(number > value for number in numbers)
+        rate, least = (more / before, 0.5 / bins**2) if name == "corn" else (more / len(numbers), 0.5 / bins)
+        rate, before = min(max(rate, least), 1 - least), more
+        found.append(math.log(rate / (1 - rate)))
+    return found
+
+
+def with_base(name, logits, bins=BINS):
+    """What the thresholds have of outputs ``(n, 10)`` after training rows ``TRAIN``."""
+    found = logits.clone()
+    for j, values in enumerate(VALUES):
+        own = base(name, TRAIN[:, j].tolist(), values, bins)
+        found[:, 5 * j : 5 * j + len(own)] += torch.tensor(own, dtype=torch.float64)
+    return found
+
+
 def row_loss(name, logits, rank, levels):
     """The binary losses of one number, summed, with Python's floats."""
     found = 0.0
@@ -64,7 +84,7 @@ def task_loss(method, logits, targets, mask=None, weight=None):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_loss_equals_a_loop(name, weighted, masked):
-    expected = loop(name, LOGITS, WEIGHT if weighted else None, MASK if masked else None)
+    expected = loop(name, with_base(name, LOGITS), WEIGHT if weighted else None, MASK if masked else None)
     logits, targets = LOGITS.clone(), TARGETS.clone()
     if masked:
         targets[~MASK], logits[~MASK] = math.nan, math.nan
@@ -82,7 +102,8 @@ def test_all_training_rows_have_the_loss_of_the_pure_function(name):
     targets = torch.tensor(VALUES[1]).double()[ranks]
     logits = torch.randn(11, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     method = prepared(name, targets[:, None])
-    assert task_loss(method, logits, targets).item() == pytest.approx(PURE[name](logits, ranks).item(), rel=1e-12)
+    expected = PURE[name](logits + method.parts[name].levels.base, ranks).item()
+    assert task_loss(method, logits, targets).item() == pytest.approx(expected, rel=1e-12)
 
 
 @every
@@ -183,7 +204,7 @@ def test_decoding_equals_a_loop(name):
     mean, median = prepared(name).decode(LOGITS), prepared(name, predict="median").decode(LOGITS)
     for i in range(7):
         for j, values in enumerate(VALUES):
-            p = above(name, LOGITS[i, 5 * j : 5 * j + 5].tolist())[: len(values) - 1]
+            p = above(name, with_base(name, LOGITS)[i, 5 * j : 5 * j + 5].tolist())[: len(values) - 1]
             expected = values[0] + sum(q * (b - a) for q, a, b in zip(p, values[:-1], values[1:], strict=True))
             assert mean[i, j].item() == pytest.approx(expected, rel=1e-12)
             assert median[i, j].item() == values[sum(q > 0.5 for q in p)]
@@ -193,7 +214,7 @@ def test_decoding_equals_a_loop(name):
 @pytest.mark.parametrize("predict", ["mean", "median"])
 def test_sure_logits_decode_to_the_level_and_broken_ones_to_none(name, predict):
     method = prepared(name, predict=predict)
-    sure = 80 * (RANKS[..., None] > torch.arange(5)).double() - 40
+    sure = 100 * (RANKS[..., None] > torch.arange(5)).double() - 50
     assert torch.allclose(method.decode(sure.flatten(1)), TARGETS, rtol=1e-12)
     assert task_loss(method, sure.flatten(1), TARGETS) < 1e-12
     broken = LOGITS.clone()
@@ -206,7 +227,8 @@ def test_the_mean_is_the_expectation_over_the_levels():
     likely = torch.rand(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) + 0.01
     likely = likely / likely.sum(-1, keepdim=True)
     beyond = 1 - likely.cumsum(-1)[:, :-1]
-    assert torch.allclose(method.decode(beyond.logit())[:, 0], likely @ torch.tensor(VALUES[1]).double())
+    logits = beyond.logit() - method.parts["or-cnn"].levels.base
+    assert torch.allclose(method.decode(logits)[:, 0], likely @ torch.tensor(VALUES[1]).double())
 
 
 @every
@@ -250,13 +272,15 @@ def test_many_targets_are_binned_into_uniform_levels_and_the_log_is_told(name):
 def test_ties_between_levels_go_up_in_any_precision(name):
     targets = torch.arange(9.0).double()[:, None]  # every other one is between two levels
     logits = LOGITS.flatten()[:36].view(9, 4)
+    ranks = torch.tensor([0, 1, 1, 2, 2, 3, 3, 4, 4])
+    levels = ranks.double()[:, None]
+    expected = task_loss(prepared(name, levels, bins=5), logits, levels).item()
     losses = []
     for unit in (1.0, 1 / 3, 1e-3, 7.7):
         for dtype in (torch.float64, torch.float32):
             method = prepared(name, (unit * targets).to(dtype), bins=5).to(dtype)
             losses.append(task_loss(method, logits.to(dtype), (unit * targets).to(dtype)).item())
-    ranks = torch.tensor([0, 1, 1, 2, 2, 3, 3, 4, 4])
-    assert losses == pytest.approx([PURE[name](logits, ranks).item()] * 8, rel=1e-6)
+    assert losses == pytest.approx([expected] * 8, rel=1e-6)
 
 
 def test_a_range_may_be_given():
@@ -279,13 +303,47 @@ def test_the_levels_are_state_and_a_fresh_method_takes_them_as_they_were(name):
         assert torch.equal(task_loss(twin, LOGITS, TARGETS), task_loss(method, LOGITS, TARGETS))
 
 
-def test_the_biases_of_coral_start_at_the_shares_and_its_weights_are_shared():
-    method = prepared("coral")
-    head = method.head(3, T)
+@every
+def test_outputs_of_zero_predict_the_mean_of_the_training_targets(name):
+    """Of any shape: a head that has learned nothing is at the base rates, not at one end of the levels."""
+    found = prepared(name).decode(torch.zeros(3, 10))
+    assert torch.allclose(found.double(), TRAIN.mean(0).expand(3, 2), atol=0.02 * 61)
+    generator = torch.Generator().manual_seed(4)
+    skewed = torch.randn(4000, 1, dtype=torch.float64, generator=generator).exp()
+    for train in (skewed, -skewed, skewed.log()):
+        off = prepared(name, train, bins=100).decode(torch.zeros(1, 99).double()) - train.mean()
+        assert off.abs().item() <= 0.5 * (train.max() - train.min()).item() / 99
+    assert prepared(name, torch.tensor([[2.0]])).decode(torch.zeros(1, 5)).item() == 2
+
+
+@every
+def test_bases_are_finite_where_no_training_target_has_a_level(name):
+    train = torch.cat([torch.linspace(start, start + 10, 30, dtype=torch.float64) for start in (0.0, 90.0)])
+    method = prepared(name, train, bins=51)
+    own = method.parts[name].levels.base[0]
+    assert own.isfinite().all()
+    assert own[25].item() == pytest.approx(math.log(2 * 51**2 - 1) if name == "corn" else 0.0, abs=1e-9)
+    assert method.decode(torch.zeros(1, 50)).item() == pytest.approx(train.mean().item(), abs=1.0)
+
+
+def test_groups_have_bases_of_their_own():
+    """Stacks join the buffers of runs as ``(g, ...)``."""
+    from ordinal_entropy.training.stacked.members import joined
+
+    trains = (TRAIN[:, 1:], TRAIN[:4, 1:] - 3)
+    for name in ("or-cnn", "corn"):
+        own = [prepared(name, train) for train in trains]
+        together, logits = joined(own), LOGITS[:6, :5].reshape(2, 3, 5)
+        targets = torch.stack([train[:3] for train in trains])
+        apart = [task_loss(*each) for each in zip(own, logits, targets, strict=True)]
+        assert task_loss(together, logits, targets).item() == pytest.approx(sum(apart).item() / 2, rel=1e-12)
+        found = torch.stack([method.decode(each) for method, each in zip(own, logits, strict=True)])
+        assert torch.allclose(together.decode(logits), found, rtol=1e-12)
+
+
+def test_the_weights_of_coral_are_shared():
+    head = prepared("coral").head(3, T)
     assert sum(each.numel() for each in head.parameters()) == 3 * T + 5 * T
-    start = head(torch.zeros(1, 3)).view(T, 5).sigmoid()
-    assert torch.allclose(start[1], torch.tensor([5, 4, 3, 2, 1]) / 6) and start[0, 3] < 0.1
-    assert torch.allclose(method.decode(head(torch.zeros(1, 3))).double(), TRAIN.mean(0), rtol=1e-6)
     features = torch.randn(4, 3)
     apart = head(features).view(4, T, 5) - head(torch.zeros(4, 3)).view(4, T, 5)
     assert torch.allclose(apart, apart[..., :1].expand_as(apart), atol=1e-6)  # one score for all thresholds
@@ -340,5 +398,6 @@ def test_equal_coral_pytorch():
     assert or_cnn(logits, ranks).item() == pytest.approx(expected, rel=1e-6)
     assert coral(logits, ranks).item() == pytest.approx(expected, rel=1e-6)
     assert corn(logits, ranks).item() == pytest.approx(losses.corn_loss(logits, ranks, 6).item(), rel=1e-6)
-    median = prepared("coral", torch.arange(6.0), predict="median")
-    assert torch.equal(median.decode(logits)[:, 0].long(), dataset.proba_to_label(logits.sigmoid()).long())
+    median = prepared("coral", torch.arange(6.0).double(), predict="median")
+    own = logits - median.parts["coral"].levels.base
+    assert torch.equal(median.decode(own)[:, 0].long(), dataset.proba_to_label(logits.sigmoid()).long())

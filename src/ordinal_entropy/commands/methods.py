@@ -23,7 +23,9 @@ def show_methods(
     with errors.one_sentence():
         console = screen.output()
         if not name:
-            rows = [(each, _kind(each), "yes" if _maps(each) else "", methods.describe(each)) for each in _by_kind()]
+            rows = [
+                (each, methods.kind(each), "yes" if _maps(each) else "", methods.describe(each)) for each in _by_kind()
+            ]
             console.print(terminal.grid(["method", "kind", "maps", "what it does"], rows))
             console.print("maps: trains on depth and crowd too, whose targets are maps.")
             for task in tasks.names():
@@ -55,11 +57,7 @@ def show_methods(
 
 def _by_kind() -> list[str]:
     kinds = ["baseline", *methods.KINDS]
-    return sorted(methods.names(), key=lambda name: kinds.index(_kind(name)))
-
-
-def _kind(method: str) -> str:
-    return next(iter(methods.create(method).requirements()), "baseline")
+    return sorted(methods.names(), key=lambda name: kinds.index(methods.kind(name)))
 
 
 def _maps(method: str) -> bool:

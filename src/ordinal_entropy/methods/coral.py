@@ -34,17 +34,18 @@ class SharedWeights(nn.Module):
 
     Args:
         width: of the features.
-        biases: ``(t, k)``, that it starts with.
+        t: numbers of a target.
+        k: thresholds of each.
 
     Example:
-        >>> SharedWeights(4, torch.zeros(2, 3))(torch.ones(5, 4)).shape
+        >>> SharedWeights(4, t=2, k=3)(torch.ones(5, 4)).shape
         torch.Size([5, 6])
     """
 
-    def __init__(self, width: int, biases: Tensor) -> None:
+    def __init__(self, width: int, t: int, k: int) -> None:
         super().__init__()
-        self.scores = nn.Linear(width, len(biases), bias=False)
-        self.biases = nn.Parameter(biases)
+        self.scores = nn.Linear(width, t, bias=False)
+        self.biases = nn.Parameter(torch.zeros(t, k))
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits ``(..., t * k)`` of features ``(..., width)``."""
@@ -56,7 +57,8 @@ class CORAL(Method):
     """Binary tasks, whether a target is above each level, of one score and a bias each, in place of head and loss.
 
     The levels are the distinct training targets, or uniform ones over their range where there are more than bins. A
-    bias starts where its threshold has the share of the training targets that are above it.
+    logit is an output of the head plus that of the share of the training targets above the level, so that predictions
+    start near the mean of the training targets.
 
     Args:
         bins: how many levels a number, at most.
@@ -69,9 +71,7 @@ class CORAL(Method):
         >>> method = CORAL(bins=3)
         >>> method.prepare(torch.tensor([[0.0], [1.0], [4.0], [4.0]]))
         >>> head = method.head(2, t=1)
-        >>> head.biases.sigmoid().detach()  # above 0, and above 1
-        tensor([[0.7500, 0.5000]])
-        >>> method.decode(head(torch.zeros(1, 2))).detach()
+        >>> method.decode(head(torch.zeros(1, 2))).detach()  # shares of 0.75 above 0, and 0.5 above 1
         tensor([[2.2500]])
     """
 
@@ -100,9 +100,8 @@ class CORAL(Method):
         return self.levels.outputs(t)
 
     def head(self, width: int, t: int) -> nn.Module:
-        """A score and biases; before `prepare` all of them are alike."""
-        share = self.levels.share if self.levels.share.numel() else torch.full((t, self.outputs(1)), 0.5)
-        return SharedWeights(width, torch.logit(share.float(), eps=0.5 / self.levels.count))
+        """A score of each number, and biases that start at 0."""
+        return SharedWeights(width, t, self.outputs(1))
 
     def task_loss(self, step: Step) -> Tensor:
         """The mean over rows, and over the numbers of a target; float32 for half precision."""

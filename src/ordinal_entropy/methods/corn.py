@@ -42,7 +42,9 @@ def _above(logits: Tensor) -> Tensor:
 class CORN(Method):
     """Conditional binary tasks, above each level where above the one before, in place of the task loss (CORN).
 
-    The levels are the distinct training targets, or uniform ones over their range where there are more than bins.
+    The levels are the distinct training targets, or uniform ones over their range where there are more than bins. A
+    logit is an output of the head plus that of the share of the training targets above the level before that are above
+    the level too, so that predictions start near the mean of the training targets.
 
     Args:
         bins: how many levels a number, at most; the head has a logit less.
@@ -57,7 +59,7 @@ class CORN(Method):
         >>> method.prepare(torch.tensor([[0.0], [1.0], [4.0]]))  # a row has 5 / 3 tasks
         >>> logits = torch.tensor([[9.0, 0.0]])
         >>> method.decode(logits), method.task_loss(Step(Batch(None, torch.ones(1, 1)), torch.eye(1), logits, None))
-        (tensor([[2.4997]]), tensor(0.4160))
+        (tensor([[2.4998]]), tensor(0.4159))
     """
 
     kind = "head"
@@ -75,7 +77,7 @@ class CORN(Method):
         self, bins: int = 100, predict: str = "mean", low: float | None = None, high: float | None = None
     ) -> None:
         super().__init__()
-        self.levels = Levels(bins, predict=predict, low=low, high=high)
+        self.levels = Levels(bins, predict=predict, low=low, high=high, conditional=True)
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the levels from the training targets."""

@@ -13,6 +13,9 @@ from ordinal_entropy.methods.training_targets import training_numbers
 
 _FACTORS = (0.1, 10.0)  # of variances, the smallest and the largest
 _ROUNDING = 1e-12  # of the mean square: a smaller variance is none
+# Where the bins are not given, the training rows in each, on average, and the most bins: a variance of ten rows has a
+# standard error of half of its value, and one of two rows is noise, which features would be replaced by.
+_ROWS_IN_A_BIN, _MOST_BINS = 10, 100
 
 
 class FDS(Method):
@@ -24,7 +27,8 @@ class FDS(Method):
     numbers without a variance. Targets are single numbers; features are rows ``(n, d)``.
 
     Args:
-        bins: of one width, over the range of the training targets.
+        bins: of one width, over the range of the training targets. None: as many as leave ten training rows in each on
+            average, from 2 to 100; the statistics of fewer rows are noise.
         kernel: how many bins are smoothed over, an odd number.
         sigma: standard deviation of the Gaussian that weighs them, in bins.
         momentum: of the running statistics, an epoch.
@@ -63,10 +67,14 @@ class FDS(Method):
     aim: Tensor
 
     def __init__(
-        self, bins: int = 100, kernel: int = 5, sigma: float = 2.0, momentum: float = 0.9, start: int = 1
+        self, bins: int | None = None, kernel: int = 5, sigma: float = 2.0, momentum: float = 0.9, start: int = 1
     ) -> None:
         super().__init__()
-        for name, value, least in (("bins", bins, 2), ("kernel", kernel, 1), ("start", start, 1)):
+        for name, value, least in (
+            ("bins", 2 if bins is None else bins, 2),
+            ("kernel", kernel, 1),
+            ("start", start, 1),
+        ):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"expected {name} to be a whole number of at least {least}, got {value!r}")
         if kernel % 2 == 0:
@@ -79,17 +87,17 @@ class FDS(Method):
         for name in ("low", "high"):  # of the training targets
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
         self.register_buffer("epochs", torch.zeros((), dtype=torch.int64))
-        self._make_room(0)
+        self._make_room(bins or 0, 0)
 
-    def _make_room(self, width: int) -> None:
-        """State of features of a width, with nothing seen."""
+    def _make_room(self, bins: int, width: int) -> None:
+        """State of so many bins of features of a width, with nothing seen."""
         for name in ("amount", "seen"):  # (bins,): rows in this epoch; 1 where there were any before
-            self.register_buffer(name, self.low.new_zeros(self.bins))
+            self.register_buffer(name, self.low.new_zeros(bins))
         for name in ("sums", "squares", "mean", "variance"):  # (bins, d): of this epoch; of those before
-            self.register_buffer(name, self.low.new_zeros(self.bins, width))
+            self.register_buffer(name, self.low.new_zeros(bins, width))
         for name in ("center", "aim"):  # (bins, d): the calibrated feature is (feature - center) * factor + aim
-            self.register_buffer(name, self.low.new_zeros(self.bins, width))
-        self.register_buffer("factor", self.low.new_ones(self.bins, width))
+            self.register_buffer(name, self.low.new_zeros(bins, width))
+        self.register_buffer("factor", self.low.new_ones(bins, width))
 
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """Takes the range of the training targets and the width of the features."""
@@ -100,7 +108,7 @@ class FDS(Method):
             raise ValueError(f"expected the width of the features for fds, prepare(targets, width=d), got {width}")
         self.low, self.high = numbers.min().to(self.low), numbers.max().to(self.low)
         self.epochs.zero_()
-        self._make_room(width)
+        self._make_room(self.bins or min(max(len(numbers) // _ROWS_IN_A_BIN, 2), _MOST_BINS), width)
 
     def calibrate(self, features: Tensor, batch: Batch) -> Tensor:
         """The features with smoothed statistics, in training; as they came before that begins."""
@@ -122,7 +130,7 @@ class FDS(Method):
         index, known = self._index(targets)
         features = torch.where(known[:, None], features.to(self.sums.dtype), 0)
         own = torch.cat([known[:, None].to(features), features, features.square()], 1)
-        added = own.new_zeros(self.bins, own.shape[1]).index_add(0, index, own)
+        added = own.new_zeros(len(self.amount), own.shape[1]).index_add(0, index, own)
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             dist.all_reduce(added)
         amount, sums, squares = added.split([1, *[features.shape[1]] * 2], 1)
@@ -150,7 +158,7 @@ class FDS(Method):
 
     def _smooth(self) -> None:
         """Statistics of each bin from those around it that were seen."""
-        place = torch.arange(self.bins).to(self.mean)
+        place = torch.arange(len(self.amount)).to(self.mean)
         away = (place[:, None] - place).abs()
         share = torch.exp(-0.5 * (away / self.sigma).square()) * self.seen
         share = torch.where(away <= self.kernel // 2, share, 0)
@@ -168,8 +176,8 @@ class FDS(Method):
             raise ValueError(f"expected targets of one number a row for fds, got {tuple(targets.shape)}")
         known = numbers[:, 0].isfinite()
         span = torch.where(self.high > self.low, self.high - self.low, 1)
-        place = (numbers[:, 0] - self.low) / span * self.bins
-        return torch.where(known, place, 0).floor().clamp(0, self.bins - 1).long(), known
+        place = (numbers[:, 0] - self.low) / span * len(self.amount)
+        return torch.where(known, place, 0).floor().clamp(0, len(self.amount) - 1).long(), known
 
     def _check(self, features: Tensor) -> None:
         """Rows as wide as those that `prepare` was told of."""

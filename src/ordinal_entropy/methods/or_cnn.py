@@ -30,7 +30,9 @@ def or_cnn(logits: Tensor, index: Tensor) -> Tensor:
 class ORCNN(Method):
     """Independent binary tasks, whether a target is above each level, in place of the task loss (OR-CNN).
 
-    The levels are the distinct training targets, or uniform ones over their range where there are more than bins.
+    The levels are the distinct training targets, or uniform ones over their range where there are more than bins. A
+    logit is an output of the head plus that of the share of the training targets above the level, so that predictions
+    start near the mean of the training targets.
 
     Args:
         bins: how many levels a number, at most; the head has a logit less.
@@ -45,7 +47,7 @@ class ORCNN(Method):
         >>> method.prepare(torch.tensor([[0.0], [1.0], [4.0]]))
         >>> logits = torch.tensor([[9.0, 0.0]])
         >>> method.decode(logits), method.task_loss(Step(Batch(None, torch.ones(1, 1)), torch.eye(1), logits, None))
-        (tensor([[2.4999]]), tensor(0.6933))
+        (tensor([[1.9999]]), tensor(0.4055))
     """
 
     kind = "head"

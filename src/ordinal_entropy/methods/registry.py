@@ -191,6 +191,16 @@ def describe(name: str) -> str:
     return "; ".join(_entry(part).description for part in split(name))
 
 
+def kind(name: str) -> str:
+    """What one part does, by its name: a key of :data:`KINDS`, or "baseline".
+
+    Example:
+        >>> kind("hl-gauss"), kind("oe"), kind("baseline")
+        ('head', 'term', 'baseline')
+    """
+    return str(getattr(_entry(name).make, "kind", "term"))  # the family of ordinal entropy is made by functions
+
+
 def options(name: str) -> tuple[str, ...]:
     """The options that :func:`create` takes for this name.
 

@@ -1,7 +1,8 @@
 """What heads on ordered thresholds share: levels of each number of a target, and a logit for each step to the next one.
 
 A target has a rank among the levels, and the binary tasks of the thresholds ask whether it is above the first, the
-second, and so on. Ranks have no unit, and a prediction is the expectation over the levels.
+second, and so on. Ranks have no unit, and a prediction is the expectation over the levels. A logit is an output of the
+head plus the logit of the base rate, so that a head that gives zeros predicts the mean of the training targets.
 """
 
 from collections.abc import Callable
@@ -42,7 +43,7 @@ class Ranks(NamedTuple):
 
     rows: OutputRows
     rank: Tensor  # (g, n, t), of each target among the levels
-    logits: Tensor  # (g, n, t, k), of the thresholds
+    logits: Tensor  # (g, n, t, k), of the thresholds: outputs of the head plus the base
     used: Tensor  # (1, t, k) or (g, 1, t, k): false where there are fewer levels than the head has logits for
 
     def sum(self, losses: Tensor) -> Tensor:
@@ -63,6 +64,7 @@ class Levels(nn.Module):
             have a probability above 0.5.
         low: what smaller targets count as, and the first of uniform levels, in place of the smallest training target.
         high: what larger ones count as, and the last of uniform levels, likewise.
+        conditional: the logits are those of being above a level where above the one before.
 
     Example:
         >>> levels = Levels(4)
@@ -70,15 +72,22 @@ class Levels(nn.Module):
         ()
         >>> levels.values
         tensor([[1., 3., 7., 7.]], dtype=torch.float64)
-        >>> levels.decode(torch.tensor([[9.0, 0.0, 0.0]]), torch.sigmoid)
-        tensor([[4.9998]])
+        >>> levels.decode(torch.tensor([[0.0, 0.0, 0.0]]), torch.sigmoid)  # the mean of the training targets
+        tensor([[3.]])
     """
 
     values: Tensor
     share: Tensor
+    base: Tensor
 
     def __init__(
-        self, count: int, *, predict: str = "mean", low: float | None = None, high: float | None = None
+        self,
+        count: int,
+        *,
+        predict: str = "mean",
+        low: float | None = None,
+        high: float | None = None,
+        conditional: bool = False,
     ) -> None:
         super().__init__()
         require_whole("bins", count)
@@ -86,12 +95,14 @@ class Levels(nn.Module):
             raise ValueError(f"expected at least 2 bins, got {count}")
         require_one_of("predict", predict, _PREDICT)
         require_range(low, high)
-        self.count, self.predict = count, predict
+        self.count, self.predict, self.conditional = count, predict, conditional
         self._given = (low, high)
         # (t, count), ascending, the last one repeated where there are fewer; empty before `prepare`
         self.register_buffer("values", torch.zeros(0, dtype=torch.float64))
         # (t, count - 1), of the training targets that are above each level
         self.register_buffer("share", torch.zeros(0, dtype=torch.float64))
+        # (t, count - 1), logits of the base rates, which are added to the outputs of the head
+        self.register_buffer("base", torch.zeros(0, dtype=torch.float64))
 
     def prepare(self, targets: Tensor) -> tuple[str, ...]:
         """Takes the levels from the training targets; what a log is to say."""
@@ -112,8 +123,20 @@ class Levels(nn.Module):
         for number, own in zip(numbers.T, self._cuts(), strict=True):
             counts = torch.bincount(torch.bucketize(number.contiguous(), own), minlength=self.count)
             shares.append(1 - counts.cumsum(0)[:-1].double() / len(number))
-        self.share = torch.stack(shares).to(self.values)
+        share = torch.stack(shares)
+        self.share, self.base = share.to(self.values), self._base_of(share).to(self.values)
         return (f"real targets are binned into {self.count} ordered levels",) if binned else ()
+
+    def _base_of(self, share: Tensor) -> Tensor:
+        """Logits of the base rates of the thresholds ``(t, k)``, of shares above each level; always finite.
+
+        A rate is kept so far from 0 and 1 that the mean over the levels is off by half a level at most: conditional
+        rates, of which up to ``count`` are multiplied, by as much further.
+        """
+        if not self.conditional:
+            return torch.logit(share, eps=0.5 / self.count)
+        before = F.pad(share[:, :-1], (1, 0), value=1.0)
+        return torch.logit(torch.where(before > 0, share / before, 0.5), eps=0.5 / self.count**2)
 
     def _cuts(self) -> Tensor:
         """Above which a target is nearer to the next level ``(..., t, k)``; infinite where there is none."""
@@ -138,7 +161,11 @@ class Levels(nn.Module):
         targets = rows.targets.to(self.values.dtype)
         rank = (targets[..., None] > self._cuts().unsqueeze(-3)).sum(-1)
         logits = rows.outputs.unflatten(-1, (t, self.count - 1))
-        return Ranks(rows, rank, logits, (self.values.diff() > 0).unsqueeze(-3))
+        return Ranks(rows, rank, self._from_base(logits), (self.values.diff() > 0).unsqueeze(-3))
+
+    def _from_base(self, logits: Tensor) -> Tensor:
+        """Of the thresholds ``(..., t, k)``, of what the head gives."""
+        return logits + self.base.unsqueeze(-3).to(logits)
 
     def decode(self, outputs: Tensor, above: Callable[[Tensor], Tensor]) -> Tensor:
         """The predictions ``(n, t)``, ``(b, n, t)`` or ``(b, t, h, w)``; NaN where a logit is.
@@ -147,7 +174,7 @@ class Levels(nn.Module):
             outputs: of the head.
             above: probabilities of being above each level ``(..., k)``, of their logits.
         """
-        likely = above(logits_of(outputs, self.t, self.count - 1))  # (..., t, k)
+        likely = above(self._from_base(logits_of(outputs, self.t, self.count - 1)))  # (..., t, k)
         values = self.values.unsqueeze(-3)
         gaps = values.diff()
         if self.predict == "mean":

@@ -52,7 +52,7 @@ class MethodOptions:
     tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
     balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
-    bins: int = 100  # classification: uniform over the range of the targets
+    bins: int = 100  # heads: uniform over the range of the targets
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
     options: tuple[str, ...] = ()  # part.option=value, ...: of one part; --set method.part.option=value adds one
 

@@ -237,7 +237,8 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
     """The method of a run on images or tables; operators make theirs in ``tasks.operators.train``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
-    ones out of ``method.options``, which win. A strength of its own replaces a balance, and the other way round.
+    ones out of ``method.options``, which win. The recipe's ``bins`` are those of heads alone. A
+    strength of its own replaces a balance, and the other way round.
 
     Args:
         plan: of the run.
@@ -254,6 +255,8 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
     for part in methods.split(plan.method):
         known = methods.options(part)
         found[part] = {key: value for key, value in offered.items() if key in known}
+        if methods.kind(part) != "head":  # the bins of a recipe are those of predictions
+            found[part].pop("bins", None)
         if "strength" in known:  # fixed, unless told otherwise
             found[part].pop("balance", None)
     for part, option, value in part_options(plan.recipe):

@@ -327,3 +327,11 @@ def test_runs_on_a_gpu(drawn, tmp_path, settings):
         assert len(outcome.steps) == 2 and all(math.isfinite(error) for error in outcome.test)
     scores = AGE.evaluate(plans[0], device="cuda", folder=tmp_path / "runs")
     assert scores["test"] == pytest.approx(outcomes[0].test[-1], rel=1e-3)
+
+
+def test_the_bins_of_a_recipe_are_of_heads_alone():
+    made = method_of(Plan("or-cnn+fds+srl", 0, changed(Age(), {"bins": 30})), low=1.0, high=90.0)
+    assert made.outputs(1) == 29
+    assert made.parts["fds"].bins is None and made.parts["srl"].bins == 100
+    own = method_of(Plan("fds", 0, changed(Age(), {"bins": 30, "options": ("fds.bins=7",)})))
+    assert own.parts["fds"].bins == 7

@@ -541,6 +541,14 @@ class TestOnAGPU:
             np.testing.assert_allclose(a.test, b.test, rtol=1e-9)
 
 
+def test_the_bins_of_a_job_are_of_heads_alone():
+    made = train.method_of(train.Job("or-cnn+fds+srl", 0, bins=30))
+    assert made.outputs(1) == 29
+    assert made.parts["fds"].bins is None and made.parts["srl"].bins == 100
+    own = train.method_of(train.Job("fds", 0, bins=30, options=(("fds", "bins", 7),)))
+    assert own.parts["fds"].bins == 7
+
+
 def loop_of_plain_pytorch(job, split, settings):
     """The validation error of a run whose method the stack has not written out."""
     x, y = training_rows(job, split)

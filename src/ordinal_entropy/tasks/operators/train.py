@@ -44,7 +44,7 @@ class Job:
     samples: int | None = 10  # rows drawn in each step, without replacement, for all terms of the method; None: all
     rescale: str = "authors"
     initial: str = "authors"
-    bins: int = 100  # classification only, over the range of the run's training targets
+    bins: int = 100  # of heads, over the range of the run's training targets
     decode: str = "center"  # classification only
     options: tuple[tuple[str, str, Any], ...] = ()  # of one part each, beyond the keys above: part, option, value
     name: str = ""  # of its folder below that of the stack, for features that it keeps
@@ -74,7 +74,7 @@ def method_of(job: Job) -> Composition:
     samples = None if len(parts) == 1 and parts[0] in FIXED else job.samples
     for part in parts:
         known = methods.options(part)
-        own = {"strength": job.strength, "rescale": job.rescale, "max_samples": samples, "bins": job.bins}
+        own = {"strength": job.strength, "rescale": job.rescale, "max_samples": samples}
         if "strength" not in known:
             own["balance"] = job.balance
         if part in FIXED and BALANCED.get(part, part) not in ("oe", "lt"):  # as in the authors' operator code
@@ -82,6 +82,8 @@ def method_of(job: Job) -> Composition:
         found[part] = {name: value for name, value in own.items() if name in known}
         if "decode" in known:
             found[part]["decode"] = job.decode
+        if methods.kind(part) == "head" and "bins" in known:
+            found[part]["bins"] = job.bins
     for part, option, value in job.options:
         if part in found:
             found[part].pop({"strength": "balance", "balance": "strength"}.get(option, ""), None)
