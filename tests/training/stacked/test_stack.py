@@ -20,12 +20,12 @@ def rows(count, n=20, batch_size=None):
 
 
 def member(name, seed=0, samples=None, **options):
-    return Member(seed, methods.create(name, **options), samples)
+    return Member(seed, methods.create(name, **options), 1e-2, 0.1, samples)
 
 
 def stack_of(members, **given):
     own = rows(len(members), **given)
-    return Stack(members, SHAPE, own, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
+    return Stack(members, SHAPE, own, device=torch.device("cpu"))
 
 
 def test_what_is_computed_together():
@@ -70,7 +70,7 @@ def test_strengths_of_alike_runs_are_their_own():
     order = order_of(own, given)
     given = given._replace(inputs=given.inputs[order], targets=given.targets[order])
     make = lambda members, of: Stack(  # noqa: E731
-        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+        members, SHAPE, of, device=torch.device("cpu")
     )
     together = make([own[k] for k in order], given)
     assert len(together.regularizers.bundles) == 1
@@ -131,7 +131,7 @@ def test_the_best_parameters_are_each_runs_own():
 
 def test_a_network_may_have_other_depths():
     own = replace(SHAPE, layers=3)
-    stack = Stack([member("oe")], own, rows(1), learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
+    stack = Stack([member("oe")], own, rows(1), device=torch.device("cpu"))
     stack.advance(2)
     assert len(stack.network.parameters.hidden) == 3
 
@@ -151,7 +151,7 @@ def test_a_loss_over_groups_trains_each_run_as_by_itself(name, monkeypatch):
     given = given._replace(targets=given.targets.mul(2).round() * torch.tensor([1.0, 40.0, 0.01])[:, None, None] - 3)
     own = [member(name, seed, **options) for seed in range(3)]
     make = lambda members, of: Stack(  # noqa: E731
-        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+        members, SHAPE, of, device=torch.device("cpu")
     )
     together = make(own, given)
     assert not together.singles and len(together._losses) == 1
