@@ -87,6 +87,39 @@ def test_strengths_of_alike_runs_are_their_own():
         assert bool(together.scalars(place)) is (k == 3)
 
 
+def test_settings_in_common_are_those_of_the_optimizer_and_others_add_no_calls():
+    alike, apart = ([member(name, seed) for seed, name in enumerate(("baseline", "oe", "huber"))] for _ in range(2))
+    apart = [replace(own, learning_rate=1e-2 / (1 + k), weight_decay=0.1 * k) for k, own in enumerate(apart)]
+    one, several = stack_of(alike), stack_of(apart)
+    (group,) = one.optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (1e-2, 0.1) and one._ways is None
+    assert group["params"][0].data_ptr() == one.network.parameters.flat.data_ptr()
+    (group,) = several.optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (1.0, 0.0) and len(group["params"]) == 2  # encoder and heads
+    heads = stack_of([member("coral", seed) for seed in range(3)]).optimizer.param_groups
+    assert len(heads) == 1
+    own_heads = [replace(member("coral", seed), learning_rate=rate) for seed, rate in enumerate((1e-2, 2e-2, 1e-2))]
+    groups = stack_of(own_heads).optimizer.param_groups
+    assert [group["lr"] for group in groups] == [1.0, 1e-2, 2e-2]
+    assert len(groups[1]["params"]) == 2 * len(groups[2]["params"])
+
+
+@pytest.mark.parametrize("names", [("baseline", "oe-balanced", "huber"), ("rnc", "rnc")])
+def test_a_state_of_runs_of_several_rates_is_gone_back_to(names):
+    members = [replace(member(name, seed), learning_rate=1e-2 / (1 + seed)) for seed, name in enumerate(names)]
+    stack = stack_of(members)
+    for first in (1, 3):  # of two stages in the first, then across
+        stack.advance(first)
+        before = {name: tensor.clone() for name, tensor in stack.state.items()}
+        stack.advance(2)
+        after = {name: tensor.clone() for name, tensor in stack.state.items()}
+        stack.restore(before)
+        stack.advance(2)
+        for name, tensor in stack.state.items():
+            assert torch.equal(tensor, after[name]), name
+        stack.restore(before)
+
+
 def test_a_state_is_gone_back_to():
     names = ("baseline", "oe-balanced", "huber")
     stack = stack_of([member(name, seed) for seed, name in enumerate(names)])
