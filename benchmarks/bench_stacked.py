@@ -59,14 +59,21 @@ def alone(method: str, x: torch.Tensor, y: torch.Tensor) -> Callable[[int], None
 
 def stacked(method: str, x: torch.Tensor, y: torch.Tensor, at_once: int) -> Callable[[int], None]:
     """Steps of all networks at once."""
-    job = Job(method, seed=0, rows=ROWS, samples=SAMPLES, strength=STRENGTH, initial="default")
+    job = Job(
+        method,
+        seed=0,
+        rows=ROWS,
+        samples=SAMPLES,
+        strength=STRENGTH,
+        initial="default",
+        learning_rate=RATE,
+        weight_decay=DECAY,
+    )
     runs = len(x)
     stack = Stack(
         [replace(job, seed=k).member() for k in range(runs)],
         Shape(0, INPUTS, hidden=HIDDEN),
         Rows(x, y.double(), range(runs), [ROWS] * runs, range(runs), epochs=0),
-        learning_rate=RATE,
-        weight_decay=DECAY,
         device=x.device,
     )
     stack.at_once(at_once)  # on a GPU as a graph

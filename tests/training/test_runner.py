@@ -159,6 +159,26 @@ def test_a_stack_that_fails_trains_run_by_run(tmp_path):
     assert gather(TASK, plans, folder=tmp_path)[4:] == outcomes[4:]
 
 
+def test_a_large_stack_that_fails_trains_in_halves(tmp_path):
+    """Most runs still share a stack."""
+    plans = [*plans_of("one", seeds=range(30)), *plans_of("broken", seeds=(0,)), *plans_of("two", seeds=range(5))]
+    outcomes, told = trained(plans, tmp_path, go_on=True)
+    assert [plan.method for plan, own in zip(plans, outcomes, strict=True) if own.failure] == ["broken"]
+    # 36 runs, 18 and 18 with the broken one, of which 9 and 9 with it, and these one by one; it logged a step at first
+    assert sorted(beside(tmp_path).values()) == [1] * 8 + [9] * 9 + [18] * 18 + [36]
+    assert all(done <= total for done, total in told)
+
+
+def test_a_task_says_which_runs_are_too_many_for_one_stack(tmp_path):
+    pairs = TASK._replace(stacks=lambda group, data, device: [group[:2], group[2:]])
+    plans = [*plans_of("one two", stack="a"), *plans_of("three", seeds=range(3), stack="b")]
+    train(pairs, plans, device="cpu", folder=tmp_path)
+    assert sorted(beside(tmp_path).values()) == [1, 2, 2, 2, 2, 2, 2]
+    for task in (pairs, TASK):
+        found = train(task, plans, device="cpu", folder=tmp_path / "again")
+        assert [outcome.last for outcome in found] == [plan.seed + 1 / 3 for plan in plans]
+
+
 def test_a_run_that_cannot_begin_fails_alone(tmp_path):
     outcomes, told = trained(plans_of("one unfit"), tmp_path, go_on=True)
     assert [outcome.failure and outcome.failure["message"] for outcome in outcomes] == [None] * 2 + [

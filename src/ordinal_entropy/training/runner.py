@@ -21,6 +21,7 @@ from ordinal_entropy.training.side_by_side import side_by_side
 
 Group = list[tuple[Plan, runs.Run]]  # runs that train as one
 OnMetrics = Callable[[int, list[Scores]], None]  # step, scores of the runs of a group
+_SMALL = 16  # runs of a stack that train one by one where it failed
 OnScores = Callable[..., None]  # (step, scores of each run by part and name, further numbers of each run to be logged)
 
 
@@ -41,6 +42,8 @@ class Trainable(NamedTuple):
     group_key: Callable[[Plan, runs.Run, Any], Hashable | None] | None = None
     same_data: Callable[[Mapping[str, Any], Any], bool] | None = None  # (result, data): what the run was trained on
     processes: Callable[[Any], int] = _one_process  # of a run with this recipe
+    # (runs of one key, data, device): the stacks that they train as; where there is no such function, one
+    stacks: Callable[[Group, Any, str], list[Group]] | None = None
 
 
 def train(
@@ -67,9 +70,10 @@ def train(
         progress: is told the steps done, and the steps in all runs that were not finished.
         on_metrics: is told the step and the scores of the runs of a group; with one job only.
         jobs: so many processes train groups side by side on the device. On a CPU the numbers are the same with any.
-        go_on: a group that raises an exception trains run by run, and a run that raises one says so in its folder and
-            in its outcome; the others go on. Not where it concerns all: data or folders that cannot be read, a full
-            disk; and not of runs of several processes, which wait for each other. Else the exception is raised here.
+        go_on: a group that raises an exception trains run by run, a large one in halves first, and a run that raises
+            one says so in its folder and in its outcome; the others go on. Not where it concerns all: data or folders
+            that cannot be read, a full disk; and not of runs of several processes, which wait for each other. Else the
+            exception is raised here.
         timed: the folder of each run has the seconds that it took; runs of one stack share them evenly.
 
     Returns:
@@ -148,6 +152,7 @@ def _groups(left: Group, data: _Data, *, go_on: bool) -> list[Group]:
     group_key = data.task.group_key
     if group_key is None:
         return [[each] for each in left]
+    stacks = data.task.stacks
     groups: dict[Hashable, Group] = {}
     for plan, run in left:
         data(plan.recipe)  # what cannot be read is no failure of a run
@@ -160,7 +165,9 @@ def _groups(left: Group, data: _Data, *, go_on: bool) -> list[Group]:
         else:
             key = run.path if own is None else (data.key, own)
             groups.setdefault(key, []).append((plan, run))
-    return list(groups.values())
+    if stacks is None:
+        return list(groups.values())
+    return [stack for own in groups.values() for stack in stacks(own, data(own[0][0].recipe), data.device)]
 
 
 def _train(
@@ -197,7 +204,7 @@ def _train(
                 raise
             if len(group) > 1:
                 traceback.clear_frames(error.__traceback__)  # what the stack held is free for the single runs
-                waiting[:0] = [[each] for each in group if each[1].result() is None]
+                waiting[:0] = _parts([each for each in group if each[1].result() is None])
                 continue
             first.fail(error)
         finally:
@@ -205,6 +212,14 @@ def _train(
                 for _, run in group:
                     run.spend((time.perf_counter() - start) / len(group))
         before += length
+
+
+def _parts(failed: Group) -> list[Group]:
+    """What trains in place of a stack that failed: halves of a large one, so that most runs still share a stack."""
+    if len(failed) <= _SMALL:
+        return [[each] for each in failed]
+    half = len(failed) // 2
+    return [failed[:half], failed[half:]]
 
 
 def _logging(task: Trainable, group: Group, on_metrics: OnMetrics | None) -> OnScores:

@@ -12,8 +12,11 @@ from ordinal_entropy import runs
 from ordinal_entropy.methods.classification import Classification
 from ordinal_entropy.recipes import changed, described, flat, override
 from ordinal_entropy.tasks.operators import data, recipe
+from ordinal_entropy.tasks.operators import train as operators_train
 from ordinal_entropy.tasks.operators.recipe import Operators
 from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.stacked import memory
+from ordinal_entropy.training.stacked.network import Shape
 from ordinal_entropy.training.stacked.stack import Stack
 
 LINEAR = recipe.TASKS["linear"]
@@ -154,6 +157,70 @@ def test_evaluation_gives_the_last_scores_again(tmp_path):
         "validation": pytest.approx(outcome.validation[-1]),
         "test": pytest.approx(outcome.last),
     }
+
+
+RATES = [changed(TINY, {"learning_rate": rate, "weight_decay": decay}) for rate, decay in ((1e-3, 0.01), (1e-2, 0.3))]
+
+
+def test_runs_of_several_learning_rates_are_one_stack_and_each_as_alone(tmp_path):
+    plans = [Plan(method, seed, own) for method in ("baseline", "ld") for own in RATES for seed in (0, 1)]
+    told = []
+    outcomes = LINEAR.train(plans, device="cpu", folder=tmp_path / "all", progress=lambda *both: told.append(both))
+    assert told == [(10, 20), (20, 20)]
+    for number, (plan, outcome) in enumerate(zip(plans, outcomes, strict=True)):
+        (alone,) = LINEAR.train([plan], device="cpu", folder=tmp_path / str(number))
+        assert outcome.test == pytest.approx(alone.test, rel=1e-4)
+    assert outcomes[0].test[1:] != outcomes[2].test[1:]
+
+
+def test_runs_that_do_not_fit_into_memory_are_several_stacks(tmp_path, monkeypatch):
+    plans = [Plan(method, seed, own) for method in ("baseline", "ld") for own in RATES for seed in (0, 1)]
+    whole = LINEAR.train(plans, device="cpu", folder=tmp_path / "whole")
+    own = memory.bytes_of(Shape(0, 101, hidden=TINY.model.hidden), TINY.data.rows)
+    monkeypatch.setattr(memory, "CPU_BYTES", 3.5 * own)
+    told = []
+    parts = LINEAR.train(plans, device="cpu", folder=tmp_path / "parts", progress=lambda *both: told.append(both))
+    assert told[-1] == (60, 60)  # 3, 3 and 2 runs
+    for one, other in zip(parts, whole, strict=True):
+        assert one.test == pytest.approx(other.test, rel=1e-4)
+
+
+@pytest.mark.parametrize("bound", [None, 1])  # one at a time, but for what began together
+def test_a_stack_that_was_stopped_when_one_learning_rate_made_a_stack_goes_on(bound, tmp_path, monkeypatch):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    key = lambda plan, run, rows: plan.recipe.training.learning_rate  # noqa: E731
+    before = LINEAR._replace(training=LINEAR.training._replace(group_key=key, stacks=None))
+    plans = [Plan("ld", seed, own) for own in RATES for seed in (0, 1)]
+    with pytest.raises(KeyboardInterrupt):
+        before.train(plans, device="cpu", folder=tmp_path / "runs", progress=stop)  # after 10 steps of the first
+    if bound:
+        monkeypatch.setattr(memory, "CPU_BYTES", bound)
+    seen, advance = [], Stack.advance
+
+    def noted(self, steps):
+        seen.append((len(self.members), self.step))
+        advance(self, steps)
+
+    monkeypatch.setattr(Stack, "advance", noted)
+    outcomes = LINEAR.train(plans, device="cpu", folder=tmp_path / "runs")
+    assert seen == [(2, 10), *([(1, 0), (1, 10)] * 2 if bound else [(2, 0), (2, 10)])]
+    monkeypatch.setattr(Stack, "advance", advance)
+    for one, other in zip(outcomes, LINEAR.train(plans, device="cpu", folder=tmp_path / "whole"), strict=True):
+        assert one.test == pytest.approx(other.test, rel=1e-4)
+
+
+def test_a_checkpoint_names_settings_in_common_where_it_did_when_all_runs_shared_them(tmp_path):
+    split, options = recipe.split(TINY), recipe.stack_options(TINY)
+    alike = recipe.jobs_of(TINY, ["baseline", "ld"], [0])
+    found = operators_train._identity(alike, split, options, [0, 1])
+    assert (found["settings"]["learning_rate"], found["settings"]["weight_decay"]) == (1e-3, 0.01)
+    assert not {"learning_rate", "weight_decay"} & found["jobs"][0].keys()
+    apart = [*alike, *recipe.jobs_of(RATES[1], ["ld"], [0])]
+    found = operators_train._identity(apart, split, options, [0, 1, 2])
+    assert [own["learning_rate"] for own in found["jobs"]] == [1e-3, 1e-3, 1e-2]
+    assert "learning_rate" not in found["settings"]
 
 
 def test_runs_that_differ_in_more_than_their_method_are_stacks_of_their_own(tmp_path):

@@ -25,7 +25,7 @@ JOBS = (
     Job("classification", seed=1, rows=40, part=1, initial="default", bins=5, name="two"),
     Job("baseline", seed=2, rows=40, part=2, initial="default", name="three"),
 )
-SETTINGS = StackOptions(steps=47, hidden=8, evaluate_every=15, dtype="float64", learning_rate=1e-2, feature_rows=12)
+SETTINGS = StackOptions(steps=47, hidden=8, evaluate_every=15, dtype="float64", feature_rows=12)
 STEPS = (15, 30, 45, 47)
 
 

@@ -92,7 +92,7 @@ def plain_run(job, split, settings):
     outputs = job.bins if job.method == "classification" else 1
     sizes = x.shape[1], settings.hidden, settings.hidden, outputs
     network = plain_network(first_layers(sizes, job.seed, job.initial))
-    adamw = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    adamw = torch.optim.AdamW(network.parameters(), lr=job.learning_rate, weight_decay=job.weight_decay)
     for step in range(settings.steps):
         adamw.zero_grad()
         plain_loss(network, job, x, y, step).backward()
@@ -114,7 +114,7 @@ def parameters(network):
 def plain_step(job, x, y, settings, before, moments, step):
     """One step by PyTorch's own parts, from where a stack is."""
     network = plain_network(before)
-    adamw = torch.optim.AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    adamw = torch.optim.AdamW(network.parameters(), lr=job.learning_rate, weight_decay=job.weight_decay)
     plain_loss(network, job, x, y, step).backward()
     flat = [[part for layer in moment for part in layer] for moment in moments]
     for k, parameter in enumerate(network.parameters()):
@@ -159,12 +159,20 @@ MIXED = [
 ]
 
 
+DECAYS = {"weight_decay": 0.01}, {"weight_decay": 0.0}, {"weight_decay": 0.5}
+
+
+@pytest.mark.parametrize("alike", [True, False])  # learning rate and weight decay
 @pytest.mark.parametrize("repeated", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, repeated):
+def test_a_stack_of_everything_equals_each_run_alone_and_a_plain_loop(tmp_path, repeated, alike):
     split = a_split(repeated=repeated)
-    settings = StackOptions(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
-    histories, stacked = trained(MIXED, split, settings, tmp_path / "stack")
-    for k, job in enumerate(MIXED):
+    settings = StackOptions(steps=60, hidden=8, evaluate_every=25, dtype="float64")
+    jobs = [
+        replace(job, learning_rate=1e-2 if alike else 2e-3 * (1 + k % 5), **DECAYS[0 if alike else k % 3])
+        for k, job in enumerate(MIXED)
+    ]
+    histories, stacked = trained(jobs, split, settings, tmp_path / "stack")
+    for k, job in enumerate(jobs):
         (history,), (alone,) = trained([job], split, settings, tmp_path / str(k))
         expected, score = plain_run(job, split, settings)
         assert relative_difference(stacked[k], alone) < 1e-10, job
@@ -249,8 +257,8 @@ def test_a_run_that_drew_one_target_only_does_not_change_the_strength_of_the_oth
     equal = split.train.values.copy()
     equal[40:80] = 0.5  # part 1
     split = split._replace(train=split.train._replace(values=equal))
-    settings = StackOptions(steps=20, hidden=8, evaluate_every=20, dtype="float64", learning_rate=1e-2)
-    jobs = [Job("oe", seed=k, part=k, rows=40, initial="default", strength=1.0) for k in range(3)]
+    settings = StackOptions(steps=20, hidden=8, evaluate_every=20, dtype="float64")
+    jobs = [Job("oe", seed=k, part=k, rows=40, initial="default", strength=1.0, learning_rate=1e-2) for k in range(3)]
     _, stacked = trained(jobs, split, settings, tmp_path)
     for k, job in enumerate(jobs):
         assert relative_difference(stacked[k], plain_run(job, split, settings)[0]) < 1e-10
@@ -396,7 +404,8 @@ class TestCheckpoint:
         train.train(self.jobs, a_split(), self.settings, folder=tmp_path)
         for jobs, split, settings, what in (
             ([self.jobs[0], replace(self.jobs[1], seed=2)], a_split(), self.settings, "jobs"),
-            (self.jobs, a_split(), replace(self.settings, learning_rate=0.1), "settings"),
+            ([replace(job, learning_rate=0.1) for job in self.jobs], a_split(), self.settings, "settings"),
+            ([replace(self.jobs[0], weight_decay=0.1), self.jobs[1]], a_split(), self.settings, "jobs and settings"),
             (self.jobs, a_split(repeated=True), self.settings, "rows"),
         ):
             with pytest.raises(ValueError, match=f"expected a checkpoint of the same training.*other {what};"):
@@ -475,22 +484,25 @@ def test_precision_is_put_back():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 class TestOnAGPU:
-    settings = StackOptions(steps=60, hidden=8, evaluate_every=25, dtype="float64", learning_rate=1e-2)
+    settings = StackOptions(steps=60, hidden=8, evaluate_every=25, dtype="float64")
+    jobs = tuple(replace(job, learning_rate=1e-2) for job in MIXED)
+    apart = tuple(replace(job, learning_rate=1e-3 * (1 + k)) for k, job in enumerate(MIXED))
 
+    @pytest.mark.parametrize("jobs", ["jobs", "apart"])
     @pytest.mark.parametrize("repeated", [False, True])
-    def test_same_numbers_as_on_the_cpu(self, tmp_path, repeated):
+    def test_same_numbers_as_on_the_cpu(self, tmp_path, repeated, jobs):
         """Two graphs of 25 steps and ten steps by themselves."""
-        split = a_split(repeated=repeated)
-        expected, by_cpu = trained(MIXED, split, self.settings, tmp_path / "cpu")
-        found, by_gpu = trained(MIXED, split, self.settings, tmp_path / "cuda", "cuda")
-        for k, job in enumerate(MIXED):
+        split, jobs = a_split(repeated=repeated), getattr(self, jobs)
+        expected, by_cpu = trained(jobs, split, self.settings, tmp_path / "cpu")
+        found, by_gpu = trained(jobs, split, self.settings, tmp_path / "cuda", "cuda")
+        for k, job in enumerate(jobs):
             assert relative_difference(by_gpu[k], by_cpu[k]) < 1e-8, job
             np.testing.assert_allclose(found[k].test, expected[k].test, rtol=1e-7)
 
     def test_float32_follows_float64(self):
         jobs = [replace(job, strength=0.001) for job in MIXED]
-        expected = train.train(jobs, a_split(), replace(self.settings, learning_rate=1e-3))
-        found = train.train(jobs, a_split(), replace(self.settings, learning_rate=1e-3, dtype="float32"), device="cuda")
+        expected = train.train(jobs, a_split(), self.settings)
+        found = train.train(jobs, a_split(), replace(self.settings, dtype="float32"), device="cuda")
         for job, a, b in zip(jobs, expected, found, strict=True):
             if job.method != "classification":  # one row that is decoded otherwise changes the score
                 np.testing.assert_allclose(a.test, b.test, rtol=1e-3, err_msg=str(job))
@@ -501,10 +513,11 @@ class TestOnAGPU:
             drawn = drawn_rows(seeds.cuda(), steps.cuda(), rows, count).cpu()
             assert torch.equal(drawn, drawn_rows(seeds, steps, rows, count))
 
+    @pytest.mark.parametrize("jobs", ["jobs", "apart"])
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
-    def test_a_graph_is_its_steps_and_capturing_it_is_none(self, dtype):
-        settings = replace(self.settings, dtype=dtype)
-        one, other = (train._Training(MIXED, a_split(), settings, torch.device("cuda"), None) for _ in range(2))
+    def test_a_graph_is_its_steps_and_capturing_it_is_none(self, dtype, jobs):
+        settings, jobs = replace(self.settings, dtype=dtype), getattr(self, jobs)
+        one, other = (train._Training(jobs, a_split(), settings, torch.device("cuda"), None) for _ in range(2))
         one, other = one.stack, other.stack
         before = {name: tensor.clone() for name, tensor in one.state.items()}
         assert one.at_once(5) == 5
@@ -521,7 +534,7 @@ class TestOnAGPU:
 
     def test_a_step_does_not_wait_for_the_gpu(self):
         settings = replace(self.settings, dtype="float32")
-        training = train._Training(MIXED, a_split(), settings, torch.device("cuda"), None)
+        training = train._Training(self.apart, a_split(), settings, torch.device("cuda"), None)
         training.stack.advance(3)
         try:
             torch.cuda.set_sync_debug_mode("error")
@@ -535,9 +548,9 @@ class TestOnAGPU:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            train.train(MIXED, a_split(), self.settings, device="cuda", folder=tmp_path, progress=interrupt)
-        found = train.train(MIXED, a_split(), self.settings, device="cuda", folder=tmp_path)
-        for a, b in zip(train.train(MIXED, a_split(), self.settings, device="cuda"), found, strict=True):
+            train.train(self.apart, a_split(), self.settings, device="cuda", folder=tmp_path, progress=interrupt)
+        found = train.train(self.apart, a_split(), self.settings, device="cuda", folder=tmp_path)
+        for a, b in zip(train.train(self.apart, a_split(), self.settings, device="cuda"), found, strict=True):
             np.testing.assert_allclose(a.test, b.test, rtol=1e-9)
 
 
@@ -562,7 +575,7 @@ def loop_of_plain_pytorch(job, split, settings):
         torch.manual_seed(job.seed)
         head = own.head(settings.hidden, 1).double()
     every = [*parameters, *(head.parameters() if head is not plain_head else ()), *own.parameters()]
-    optimizer = torch.optim.AdamW(every, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = torch.optim.AdamW(every, lr=job.learning_rate, weight_decay=job.weight_decay)
 
     def encoder(rows):
         for weight, bias in zip(parameters[:-2:2], parameters[1:-2:2], strict=True):
@@ -586,15 +599,17 @@ def loop_of_plain_pytorch(job, split, settings):
     return float((guess - torch.from_numpy(split.validation.values)).square().mean())
 
 
-SINGLES = StackOptions(steps=12, hidden=6, learning_rate=1e-2, evaluate_every=12, dtype="float64")
+SINGLES = StackOptions(steps=12, hidden=6, evaluate_every=12, dtype="float64")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
-    """Beside runs that the stack has written out, which it does not disturb."""
+    """Beside runs that the stack has written out, which it does not disturb; each with a learning rate of its own."""
     split = a_split(repeated=True)
-    jobs = [Job(name, seed=k, part=k, rows=40, initial="default", strength=0.1, bins=5) for k in (0, 1)]
-    beside = [Job(method, seed=2, rows=40, initial="default", strength=0.1) for method in ("baseline", "oe")]
+    shared = {"rows": 40, "initial": "default", "strength": 0.1}
+    rates = [{"learning_rate": 1e-2, "weight_decay": 0.3}, {"learning_rate": 3e-3, "weight_decay": 0.0}]
+    jobs = [Job(name, seed=k, part=k, bins=5, **shared, **rates[k]) for k in (0, 1)]
+    beside = [Job(method, seed=2, **shared, learning_rate=5e-3) for method in ("baseline", "oe")]
     if name == "first":  # whose steps are those of no other run
         assert [own.validation[-1] for own in train.train(jobs, split, SINGLES)] == pytest.approx(
             [loop_of_plain_pytorch(job, split, SINGLES) for job in jobs], rel=1e-9
@@ -613,7 +628,10 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
 def test_a_method_of_any_kind_goes_on_from_its_checkpoint(name, tmp_path, of_every_kind):
     split = a_split(repeated=True)
     other = name if name == "first" else "oe"
-    jobs = [Job(own, seed=seed, rows=40, initial="default") for own, seed in ((name, 0), (other, 1))]
+    jobs = [
+        Job(own, seed=seed, rows=40, initial="default", learning_rate=1e-2 / (1 + seed))
+        for own, seed in ((name, 0), (other, 1))
+    ]
     settings = replace(SINGLES, evaluate_every=3, checkpoint_every=6)
     whole = train.train(jobs, split, settings)
 

@@ -16,6 +16,7 @@ from ordinal_entropy.tasks.tabular import generated, train
 from ordinal_entropy.tasks.tabular.recipe import PRESETS, TABULAR, Tabular, check, evaluate, table
 from ordinal_entropy.training.checkpoints import load_run
 from ordinal_entropy.training.plans import Plan
+from ordinal_entropy.training.stacked import memory
 from ordinal_entropy.training.stacked.stack import Stack
 
 SMALL = ["epochs=3", "hidden=8", "pieces=4", "embedding_size=2", "batch_size=32", "bins=10", "feature_rows=60"]
@@ -257,6 +258,32 @@ def test_keys_of_a_method_may_differ_and_others_make_other_stacks(tmp_path):
     )
     assert len({outcome.last for outcome in found}) == 3
     assert told[-1] == (told[0][1],) * 2 and len(told) == told[0][1] == 2 * 3 * 6  # stacks x epochs x steps
+
+
+def trials():
+    """As a tuning asks for them: of several rows, at learning rates, weight decays and options of their own."""
+    own = ["learning_rate=1e-3", "learning_rate=1e-2", "learning_rate=5e-3 weight_decay=0.3 method.ce.bins=9"]
+    recipes = [tiny(*each.split()) for each in own]
+    return [Plan(name, seed, each) for name in ("baseline", "ce") for each in recipes for seed in (0, 1)]
+
+
+@pytest.mark.parametrize("fit", [None, 5])
+def test_trials_of_one_stage_are_one_stack_as_far_as_they_fit_into_memory(fit, tmp_path, monkeypatch):
+    made, init = [], Stack.__init__
+
+    def noted(self, members, *rest, **further):
+        made.append(len(members))
+        init(self, members, *rest, **further)
+
+    monkeypatch.setattr(Stack, "__init__", noted)
+    if fit:
+        monkeypatch.setattr(memory, "bytes_of", lambda shape, rows: memory.CPU_BYTES / fit)
+    outcomes = TABULAR.train(trials(), device="cpu", folder=tmp_path / "all")
+    assert made == ([5, 5, 2] if fit else [12])
+    for number, (plan, outcome) in enumerate(zip(trials(), outcomes, strict=True)):
+        (alone,) = TABULAR.train([plan], device="cpu", folder=tmp_path / str(number))
+        assert outcome.test == pytest.approx(alone.test, rel=1e-3)
+    assert len({outcome.last for outcome in outcomes}) == len(outcomes)
 
 
 def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):

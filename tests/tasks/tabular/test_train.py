@@ -22,7 +22,7 @@ from ordinal_entropy.training.stacked.network import Shape
 
 from of_every_kind import NAMES
 
-SETTINGS = Settings(epochs=3, batch_size=22, learning_rate=1e-2, weight_decay=0.1, feature_rows=0)
+SETTINGS = Settings(epochs=3, batch_size=22, feature_rows=0)
 OPTIONS = {"strength": 0.5, "balance": 20.0, "rescale": "max", "grouping": "unique"}  # strong, to be seen
 
 
@@ -56,7 +56,14 @@ def job(method, seed, view, *, embedding="none", dtype=torch.float32, network=No
     made = methods.create(method, own)
     shape = Shape(view.numbers, view.train.inputs.shape[1], made.outputs(1), 8, embedding=embedding, dtype=dtype)
     shape = replace(shape, embedding_size=4, waves=3, pieces=4, **(network or {}))
-    return Job(seed, view, shape, made)
+    return Job(seed, view, shape, made, learning_rate=1e-2, weight_decay=0.1)
+
+
+def with_own_rates(jobs):
+    """The same, each with a learning rate and a weight decay of its own."""
+    return [
+        replace(own, learning_rate=2e-2 / (1 + k), weight_decay=(0.1, 0.0, 0.5)[k % 3]) for k, own in enumerate(jobs)
+    ]
 
 
 def trained(jobs, epochs=3, states=None):
@@ -90,7 +97,7 @@ def alone(job):
     each = prepared(member, inputs, y, job.shape.hidden, k)
     method = each[0].method
     parameters += [tensor for own in each for tensor in own.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=SETTINGS.learning_rate, weight_decay=SETTINGS.weight_decay)
+    optimizer = torch.optim.AdamW(parameters, lr=job.learning_rate, weight_decay=job.weight_decay)
 
     def encoder(inputs, seed=None):
         """Features of each member."""
@@ -152,9 +159,11 @@ EVERY = ["baseline", *FIXED]
 
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
 @pytest.mark.parametrize("embedding", embeddings.EMBEDDINGS)
-def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
+@pytest.mark.parametrize("own_rates", [False, True])
+def test_a_stack_is_a_loop_of_plain_pytorch(own_rates, embedding, dtype, rel):
     seen_by = views((0, 1))
     jobs = [job(method, seed, seen_by[seed], embedding=embedding, dtype=dtype) for method in EVERY for seed in (0, 1)]
+    jobs = with_own_rates(jobs) if own_rates else jobs
     scored, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         expected = alone(own)
@@ -166,10 +175,12 @@ def test_a_stack_is_a_loop_of_plain_pytorch(embedding, dtype, rel):
     assert apart.min() > 0.01
 
 
+@pytest.mark.parametrize("own_rates", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
+def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, own_rates, of_every_kind):
     seen_by = views((0, 1))
     jobs = [job(name, seed, seen_by[seed], dtype=torch.float64) for seed in (0, 1)]
+    jobs = with_own_rates(jobs) if own_rates else jobs
     _, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(alone(own), rel=1e-8)
@@ -181,14 +192,16 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
 TABM = {"network": "tabm", "members": 3}
 
 
+@pytest.mark.parametrize("own_rates", [False, True])
 @pytest.mark.parametrize("network", [{**TABM, "dropout": 0.3}, {**TABM, "network": "tabm-mini"}, {"dropout": 0.3}])
-def test_tabm_and_dropout_are_a_loop_of_plain_pytorch(network):
+def test_tabm_and_dropout_are_a_loop_of_plain_pytorch(network, own_rates):
     """A stack of what is computed together and run by run, with balances of each member."""
     view = views((0,))[0]
     names = ("baseline", "ld", "oe-balanced", "huber", "c-mixup")
     jobs = [
         job(name, 0, view, dtype=torch.float64, embedding="piecewise", network=network, grouping=0.5) for name in names
     ]
+    jobs = with_own_rates(jobs) if own_rates else jobs
     _, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         found = [scores["validation"]["rmse"], scores["test"]["rmse"]]
@@ -391,9 +404,53 @@ def test_going_on_ends_in_the_same_numbers():
             assert again.state(place)["best_score"] == pytest.approx(whole.state(run)["best_score"], rel=1e-4)
 
 
+@pytest.mark.parametrize("network", [None, {**TABM, "dropout": 0.2}], ids=["perceptron", "tabm"])
+@pytest.mark.parametrize(
+    "names",
+    [("baseline", "oe", "oe-balanced", "huber", "classification", "coral", "balanced-mse", "c-mixup", "ema"), ("rnc",)],
+    ids=["one stage", "two stages"],
+)
+def test_runs_of_several_rates_are_as_alone_and_go_on_in_other_stacks(names, network):
+    """Every step of a run is by its own learning rate and weight decay, whatever is stopped or stacked when."""
+    seen_by = views((0, 1))
+    jobs = with_own_rates(
+        [
+            job(name, seed, seen_by[seed], dtype=torch.float64, embedding="periodic", network=network)
+            for name in names
+            for seed in seen_by
+            for _ in range(2)
+        ]
+    )
+    settings = SETTINGS._replace(epochs=4)
+    together, before = Scored(jobs, settings, device="cpu"), Scored(jobs, settings, device="cpu")
+    for _ in range(4):
+        last = train_epoch(together)
+    for _ in range(3):  # one beyond the first of two stages
+        train_epoch(before)
+    states = [(Path(), before.state(run)) for run in range(len(jobs))]
+    turned = [*range(1, len(jobs), 2), *range(0, len(jobs), 2)]
+    again = Scored([jobs[run] for run in turned], settings, device="cpu", states=[states[run] for run in turned])
+    resumed = train_epoch(again)
+    for run, own in enumerate(jobs):
+        alone = Scored([own], settings, device="cpu")
+        for _ in range(4):
+            (scores,) = train_epoch(alone)
+        place = turned.index(run)
+        assert last[run]["test"] == pytest.approx(scores["test"], rel=1e-10), own.method.name
+        assert resumed[place]["test"] == pytest.approx(scores["test"], rel=1e-10), own.method.name
+        expected = alone.state(0)
+        for found in (together.state(run), again.state(place)):
+            for part in ("parameters", "mean", "square", "best", "own", "own_best", "own_mean", "own_square"):
+                assert found[part].keys() == expected[part].keys()
+                for name, tensor in expected[part].items():
+                    torch.testing.assert_close(found[part][name], tensor, rtol=1e-10, atol=1e-10)
+    if "baseline" in names:
+        assert last[0]["test"] != last[1]["test"]  # but for their rates the same
+
+
 def test_the_best_parameters_are_those_of_the_best_epoch():
-    jobs = [job("baseline", seed, view) for seed, view in views((0, 1)).items()]
-    scored = Scored(jobs, SETTINGS._replace(learning_rate=0.3), device="cpu")  # so large that the last is not the best
+    jobs = [replace(job("baseline", seed, view), learning_rate=0.3) for seed, view in views((0, 1)).items()]
+    scored = Scored(jobs, SETTINGS, device="cpu")  # a rate so large that the last is not the best
     epochs = [train_epoch(scored)[0] for _ in range(8)]
     (best, _), scores = scored.scores(best=True), [epoch["validation"]["rmse"] for epoch in epochs]
     assert scores.index(min(scores)) < 7
@@ -416,7 +473,7 @@ def test_balanced_strengths_are_in_the_log():
 def test_runs_of_several_shapes_are_no_stack():
     view = views((0,))[0]
     with pytest.raises(ValueError, match="expected runs of one shape in a stack, got several"):
-        Scored([job("baseline", 0, view), job("classification", 0, view)], SETTINGS, device="cpu")
+        Scored([job("baseline", 0, view), job("baseline", 0, view, network={"hidden": 9})], SETTINGS, device="cpu")
 
 
 def test_errors_are_scikit_learns():

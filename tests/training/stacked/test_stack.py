@@ -20,12 +20,12 @@ def rows(count, n=20, batch_size=None):
 
 
 def member(name, seed=0, samples=None, **options):
-    return Member(seed, methods.create(name, **options), samples)
+    return Member(seed, methods.create(name, **options), 1e-2, 0.1, samples)
 
 
 def stack_of(members, **given):
     own = rows(len(members), **given)
-    return Stack(members, SHAPE, own, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
+    return Stack(members, SHAPE, own, device=torch.device("cpu"))
 
 
 def test_what_is_computed_together():
@@ -70,7 +70,7 @@ def test_strengths_of_alike_runs_are_their_own():
     order = order_of(own, given)
     given = given._replace(inputs=given.inputs[order], targets=given.targets[order])
     make = lambda members, of: Stack(  # noqa: E731
-        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+        members, SHAPE, of, device=torch.device("cpu")
     )
     together = make([own[k] for k in order], given)
     assert len(together.regularizers.bundles) == 1
@@ -85,6 +85,39 @@ def test_strengths_of_alike_runs_are_their_own():
             torch.testing.assert_close(together.network.parameters.of_run(place)[name], view, rtol=1e-12, atol=1e-14)
         assert together.scalars(place) == pytest.approx(alone.scalars(0), rel=1e-12)
         assert bool(together.scalars(place)) is (k == 3)
+
+
+def test_settings_in_common_are_those_of_the_optimizer_and_others_add_no_calls():
+    alike, apart = ([member(name, seed) for seed, name in enumerate(("baseline", "oe", "huber"))] for _ in range(2))
+    apart = [replace(own, learning_rate=1e-2 / (1 + k), weight_decay=0.1 * k) for k, own in enumerate(apart)]
+    one, several = stack_of(alike), stack_of(apart)
+    (group,) = one.optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (1e-2, 0.1) and one._ways is None
+    assert group["params"][0].data_ptr() == one.network.parameters.flat.data_ptr()
+    (group,) = several.optimizer.param_groups
+    assert (group["lr"], group["weight_decay"]) == (1.0, 0.0) and len(group["params"]) == 2  # encoder and heads
+    heads = stack_of([member("coral", seed) for seed in range(3)]).optimizer.param_groups
+    assert len(heads) == 1
+    own_heads = [replace(member("coral", seed), learning_rate=rate) for seed, rate in enumerate((1e-2, 2e-2, 1e-2))]
+    groups = stack_of(own_heads).optimizer.param_groups
+    assert [group["lr"] for group in groups] == [1.0, 1e-2, 2e-2]
+    assert len(groups[1]["params"]) == 2 * len(groups[2]["params"])
+
+
+@pytest.mark.parametrize("names", [("baseline", "oe-balanced", "huber"), ("rnc", "rnc")])
+def test_a_state_of_runs_of_several_rates_is_gone_back_to(names):
+    members = [replace(member(name, seed), learning_rate=1e-2 / (1 + seed)) for seed, name in enumerate(names)]
+    stack = stack_of(members)
+    for first in (1, 3):  # of two stages in the first, then across
+        stack.advance(first)
+        before = {name: tensor.clone() for name, tensor in stack.state.items()}
+        stack.advance(2)
+        after = {name: tensor.clone() for name, tensor in stack.state.items()}
+        stack.restore(before)
+        stack.advance(2)
+        for name, tensor in stack.state.items():
+            assert torch.equal(tensor, after[name]), name
+        stack.restore(before)
 
 
 def test_a_state_is_gone_back_to():
@@ -131,7 +164,7 @@ def test_the_best_parameters_are_each_runs_own():
 
 def test_a_network_may_have_other_depths():
     own = replace(SHAPE, layers=3)
-    stack = Stack([member("oe")], own, rows(1), learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu"))
+    stack = Stack([member("oe")], own, rows(1), device=torch.device("cpu"))
     stack.advance(2)
     assert len(stack.network.parameters.hidden) == 3
 
@@ -151,7 +184,7 @@ def test_a_loss_over_groups_trains_each_run_as_by_itself(name, monkeypatch):
     given = given._replace(targets=given.targets.mul(2).round() * torch.tensor([1.0, 40.0, 0.01])[:, None, None] - 3)
     own = [member(name, seed, **options) for seed in range(3)]
     make = lambda members, of: Stack(  # noqa: E731
-        members, SHAPE, of, learning_rate=1e-2, weight_decay=0.1, device=torch.device("cpu")
+        members, SHAPE, of, device=torch.device("cpu")
     )
     together = make(own, given)
     assert not together.singles and len(together._losses) == 1

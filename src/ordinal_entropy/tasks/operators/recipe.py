@@ -22,15 +22,18 @@ from ordinal_entropy.recipes.groups import Dataset, MethodOptions, Perceptron, S
 from ordinal_entropy.tasks import Task, part_options
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Triplets
-from ordinal_entropy.tasks.operators.train import Job, Scores, Split, StackOptions, method_of, with_options
+from ordinal_entropy.tasks.operators.train import DTYPES, Job, Scores, Split, StackOptions, method_of, with_options
 from ordinal_entropy.training.checkpoints import FILE
 from ordinal_entropy.training.plans import PARTS, Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
+from ordinal_entropy.training.stacked import memory
 from ordinal_entropy.training.stacked.loop import held
 from ordinal_entropy.training.stacked.members import require_trainable
+from ordinal_entropy.training.stacked.network import Shape
 
 METRIC = "mse"
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
+_OF_A_RUN = ("learning_rate", "weight_decay", "initial")  # keys of the training that runs of a stack may differ in
 _VALIDATION_SHARE = 10  # with files: one in so many test rows, the last ones, validates instead
 
 
@@ -138,9 +141,8 @@ def split(recipe: Operators) -> Split:
 def jobs_of(recipe: Operators, methods: Sequence[str], seeds: Sequence[int]) -> list[Job]:
     """One job per method and seed; seed k trains on part k modulo ``parts``, whatever the method: runs are paired."""
     values = flat(described(recipe))
-    own = {
-        key: values[key] for key in ("rows", "strength", "balance", "samples", "rescale", "initial", "bins", "decode")
-    }
+    keys = "rows", *_OF_A_RUN, "strength", "balance", "samples", "rescale", "bins", "decode"
+    own = {key: values[key] for key in keys}
     parts = recipe.data.parts
     found = [Job(method=method, seed=seed, part=seed % parts, **own) for method in methods for seed in seeds]
     return [with_options(job, [*_tightness(job, recipe), *part_options(recipe)]) for job in found]
@@ -169,7 +171,7 @@ def check_method(plan: Plan) -> None:
 
 def stack_options(recipe: Operators) -> StackOptions:
     """What all runs of a stack share."""
-    own = {key: value for key, value in vars(recipe.training).items() if key != "initial"}  # which is a run's own
+    own = {key: value for key, value in vars(recipe.training).items() if key not in _OF_A_RUN}
     return StackOptions(hidden=recipe.model.hidden, **own)
 
 
@@ -180,7 +182,8 @@ def read(recipe: Operators, device: str) -> Split:
 
 def shared(recipe: Operators) -> Operators:
     """The same for recipes whose runs can share a stack."""
-    return replace(recipe, training=replace(recipe.training, initial="authors"), method=OnDrawnRows(samples=None))
+    training = {name: getattr(FullBatch(), name) for name in _OF_A_RUN}
+    return replace(recipe, training=replace(recipe.training, **training), method=OnDrawnRows(samples=None))
 
 
 def group_key(plan: Plan, run: runs.Run, rows: Split) -> int | None:
@@ -191,14 +194,44 @@ def group_key(plan: Plan, run: runs.Run, rows: Split) -> int | None:
     return first_epochs(method_of(job), plan.recipe.training.steps)
 
 
+def stacks(group: Group, rows: Split, device: str) -> list[Group]:
+    """The runs of one key, in stacks that fit into memory; what began as a stack before that was a rule goes on so."""
+    if (_folder(group) / FILE).exists():
+        return [group]
+    begun: list[Group] = []
+    by_settings: dict[tuple[float, float], Group] = {}  # once of each stack
+    for plan, run in group:
+        own = plan.recipe.training
+        by_settings.setdefault((own.learning_rate, own.weight_decay), []).append((plan, run))
+    if len(by_settings) > 1:
+        begun = [own for own in by_settings.values() if (_folder(own) / FILE).exists()]
+    there = {run.path for own in begun for _, run in own}
+    left = [each for each in group if each[1].path not in there]
+    recipe = group[0][0].recipe
+    outputs = max(method_of(job).outputs(1) for job in _jobs(group))
+    shape = Shape(
+        0, rows.train.functions.shape[1] + 1, outputs, recipe.model.hidden, dtype=DTYPES[recipe.training.dtype]
+    )
+    return [*begun, *memory.stacks(left, memory.bytes_of(shape, recipe.data.rows), memory.limit(device))]
+
+
+def _folder(group: Group) -> Path:
+    """Where the checkpoint of a stack lies."""
+    places = [run.path for _, run in group]
+    if len(places) == 1:
+        return places[0]
+    of_all = hashlib.sha256(" ".join(place.name for place in places).encode()).hexdigest()[:12]
+    return places[0].with_name(f"stack-{of_all}")
+
+
+def _jobs(group: Group) -> list[Job]:
+    return [job for plan, _ in group for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
+
+
 def train_group(group: Group, rows: Split, device: str, progress: Progress | None, on_scores: OnScores) -> None:
     """Trains a stack of runs to its end; its checkpoint lies beside the folders of the runs, of a single run inside."""
-    recipe, places = group[0][0].recipe, [run.path for _, run in group]
-    jobs = [job for plan, _ in group for job in jobs_of(plan.recipe, [plan.method], [plan.seed])]
-    folder = places[0]
+    recipe, places, jobs = group[0][0].recipe, [run.path for _, run in group], _jobs(group)
     if len(group) > 1:
-        of_all = hashlib.sha256(" ".join(place.name for place in places).encode()).hexdigest()[:12]
-        folder = folder.with_name(f"stack-{of_all}")
         jobs = [replace(job, name=f"../{place.name}") for job, place in zip(jobs, places, strict=True)]
 
     def told(step: int, scores: Sequence[Scores]) -> None:
@@ -210,7 +243,7 @@ def train_group(group: Group, rows: Split, device: str, progress: Progress | Non
         split=rows,
         options=stack_options(recipe),
         device=device,
-        folder=folder,
+        folder=_folder(group),
         progress=progress,
         on_metrics=told,
     )
@@ -237,7 +270,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
 
 
 def _task(about: str, name: str) -> Task:
-    training = Trainable(name, METRIC, read, shared, train_group, group_key)
+    training = Trainable(name, METRIC, read, shared, train_group, group_key, stacks=stacks)
     return Task(training, about, PRESETS[name], ("data.operator",), evaluate, check_method, check)
 
 

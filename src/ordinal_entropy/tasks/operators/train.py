@@ -39,6 +39,8 @@ class Job:
     seed: int  # of the first parameters and of the draws
     part: int = 0  # trains on rows [part * rows, (part + 1) * rows) of the training rows, past their end from the start
     rows: int = 1000
+    learning_rate: float = 1e-3  # of AdamW
+    weight_decay: float = 0.01
     strength: float = 1e-3
     balance: float = 0.1  # of a gradient-balanced strength, in its place
     samples: int | None = 10  # rows drawn in each step, without replacement, for all terms of the method; None: all
@@ -56,7 +58,7 @@ class Job:
 
     def member(self) -> Member:
         """Of a stack, which draws the rows of a regularizer alone by itself."""
-        return Member(self.seed, method_of(self), self.samples, self.initial)
+        return Member(self.seed, method_of(self), self.learning_rate, self.weight_decay, self.samples, self.initial)
 
 
 def with_options(job: Job, options: Iterable[tuple[str, str, Any]]) -> Job:
@@ -99,9 +101,9 @@ def _keys(job: Job) -> list[str]:
     return [name for name in (strength, "rescale", "bins", "decode") if name in methods.options(job.method)]
 
 
-__all__ = ["History", "Job", "Scores", "Split", "StackOptions", "evaluate", "train"]
+__all__ = ["DTYPES", "History", "Job", "Scores", "Split", "StackOptions", "evaluate", "train"]
 
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,6 @@ class StackOptions:
 
     steps: int
     hidden: int = 100  # width of both hidden layers
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
     evaluate_every: int = 1000  # steps; also before the first and after the last
     dtype: str = "float32"  # or "float64"
     tf32: bool = False  # products of lower precision on a GPU
@@ -121,8 +121,8 @@ class StackOptions:
 
     def __post_init__(self) -> None:
         """Values that no training can have."""
-        if self.dtype not in _DTYPES:
-            raise ValueError(f"expected dtype to be one of {', '.join(_DTYPES)}, got {self.dtype!r}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"expected dtype to be one of {', '.join(DTYPES)}, got {self.dtype!r}")
         if self.steps < 0 or self.hidden < 1 or self.evaluate_every < 1 or self.feature_rows < 0:
             raise ValueError(f"expected positive steps, hidden and evaluate_every, got {self}")
         if self.checkpoint_every is not None and self.checkpoint_every < 1:
@@ -230,13 +230,11 @@ class _Training:
         self.order = order_of(members, seen)
         self.identity = {} if folder is None else _identity(jobs, split, options, self.order)
         own, sorted_jobs = own[self.order], [jobs[k] for k in self.order]
-        dtype = _DTYPES[options.dtype]
+        dtype = DTYPES[options.dtype]
         self.stack = Stack(
             [members[k] for k in self.order],
             Shape(0, x.shape[1], hidden=options.hidden, dtype=dtype),
             _rows(x[own], y[own], sorted_jobs, options),
-            learning_rate=options.learning_rate,
-            weight_decay=options.weight_decay,
             device=device,
         )
         self.parts = [(self.stack.inputs, y[own].to(device))]  # training, validation, test; targets in float64
@@ -319,7 +317,10 @@ def _rows(inputs: Tensor, targets: Tensor, jobs: Sequence[Job], options: StackOp
 def _identity(jobs: Sequence[Job], split: Split, options: StackOptions, order: Sequence[int]) -> dict[str, Any]:
     """What the numbers of a training depend on, and the order of the runs in its state."""
     shared = {key: value for key, value in asdict(options).items() if not key.startswith(("checkpoint", "feature"))}
-    left_out = "name", *(() if any(job.options for job in jobs) else ("options",))  # a later key
+    left_out = {"name", *(() if any(job.options for job in jobs) else ("options",))}  # a later key
+    optimizers = [{"learning_rate": job.learning_rate, "weight_decay": job.weight_decay} for job in jobs]
+    if all(each == optimizers[0] for each in optimizers):  # once all runs of a stack shared them
+        shared, left_out = {**shared, **optimizers[0]}, left_out | optimizers[0].keys()
     own = [{key: value for key, value in asdict(job).items() if key not in left_out} for job in jobs]
     found = {"jobs": own, "settings": shared, "rows": [_digest(part) for part in split]}
     return found if len(jobs) == 1 else {**found, "order": list(order)}

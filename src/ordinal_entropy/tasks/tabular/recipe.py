@@ -27,6 +27,7 @@ from ordinal_entropy.tasks.tabular.train import METRIC, PARTS, Job, Scored, Sett
 from ordinal_entropy.training.checkpoints import FILE, load_run
 from ordinal_entropy.training.plans import Plan, Progress, places, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
+from ordinal_entropy.training.stacked import memory
 from ordinal_entropy.training.stacked.members import require_trainable, steps_and_rows
 from ordinal_entropy.training.stacked.network import Shape
 
@@ -212,6 +213,15 @@ def group_key(plan: Plan, run: runs.Run, found: Read) -> Hashable | None:
     return own.job.key(own.settings), 0 if own.there is None else own.there.state["epoch"], plan.seed if few else None
 
 
+def stacks(group: Group, found: Read, device: str) -> list[Group]:
+    """The runs of one key, in stacks that fit into memory."""
+    if group[0][0].method in classical.ROWS:
+        return [group]
+    jobs = [_job(plan, found.of_seed(plan.seed)) for plan, _ in group]
+    rows = group[0][0].recipe.training.batch_size
+    return memory.stacks(group, max(memory.bytes_of(job.shape, rows) for job in jobs), memory.limit(device))
+
+
 def train_group(group: Group, found: Read, device: str, progress: Progress | None, on_scores: OnScores) -> None:
     """Trains a stack of runs to its end, or fits a model that is no network."""
     plan, run = group[0]
@@ -272,12 +282,12 @@ def _job(plan: Plan, seen: Seen) -> Job:
         **model,
         dtype=getattr(torch, recipe.training.dtype),
     )
-    return Job(plan.seed, seen, shape, method)
+    return Job(plan.seed, seen, shape, method, recipe.training.learning_rate, recipe.training.weight_decay)
 
 
 def _settings(recipe: Tabular) -> Settings:
     own = recipe.training
-    return Settings(own.epochs, own.batch_size, own.learning_rate, own.weight_decay, own.feature_rows)
+    return Settings(own.epochs, own.batch_size, own.feature_rows)
 
 
 def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
@@ -321,7 +331,7 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
 
 
 TABULAR = Task(
-    Trainable("tabular", METRIC, read, _of_the_data, train_group, group_key, same_table),
+    Trainable("tabular", METRIC, read, _of_the_data, train_group, group_key, same_table, stacks=stacks),
     "a number from the other columns of a table",
     PRESETS,
     (),

@@ -79,8 +79,6 @@ class Settings(NamedTuple):
 
     epochs: int
     batch_size: int  # rows of a step, at most
-    learning_rate: float  # of AdamW
-    weight_decay: float
     feature_rows: int  # training and test rows of which features are saved
 
 
@@ -92,16 +90,18 @@ class Job:
     seen: Seen
     shape: Shape
     method: Composition  # as made; a stack prepares a copy
+    learning_rate: float  # of AdamW
+    weight_decay: float
 
     def key(self, settings: Settings) -> Hashable:
-        """What runs of one stack have in common; inputs may differ in number."""
+        """What runs of one stack have in common; inputs and outputs may differ in number."""
         staged = first_epochs(self.method, settings.epochs)  # parameters of a stage step together
         steps = steps_and_rows(len(self.seen.train.targets), settings.batch_size)
-        return replace(self.shape, inputs=0), settings, steps, staged
+        return replace(self.shape, inputs=0, outputs=1), settings, steps, staged
 
     def member(self) -> Member:
         """Of a stack."""
-        return Member(self.seed, self.method, first=self.shape.first)
+        return Member(self.seed, self.method, self.learning_rate, self.weight_decay, first=self.shape.first)
 
 
 Scores = dict[str, dict[str, float]]  # of one epoch of one run: by part, then by metric
@@ -153,8 +153,6 @@ class Scored:
             [jobs[k].member() for k in self.order],
             shape,
             self._rows(self.order, sets, settings),
-            learning_rate=settings.learning_rate,
-            weight_decay=settings.weight_decay,
             device=torch.device(device),
             pieces=_pieces([jobs[k] for k in self.order], device),
         )

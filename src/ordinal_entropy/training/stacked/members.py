@@ -33,6 +33,8 @@ class Member:
 
     seed: int  # of the first parameters, the batches and the draws
     method: Composition  # as made; a stack prepares a copy
+    learning_rate: float  # of AdamW
+    weight_decay: float
     samples: int | None = None  # rows drawn in each step, without replacement, if it is a regularizer alone; None: all
     initial: str = "float32"  # first parameters, see network.initial
     first: int | None = None  # inputs of its first layer, where it has fewer than the stack

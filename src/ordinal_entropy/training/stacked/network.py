@@ -142,12 +142,13 @@ class Views(NamedTuple):
     encoder: int  # numbers of the flat tensor that are not of the heads
     members: int  # of each run
 
-    def parts(self) -> Iterator[tuple[slice, Tensor]]:
-        """Every parameter ``(runs, ...)`` with the runs that it is of."""
-        for tensor in (*self.named.values(), *self.hidden):
-            yield slice(0, len(tensor)), tensor
+    def parts(self, stage: str = "joint") -> Iterator[tuple[slice, Tensor]]:
+        """Every parameter ``(runs, ...)`` that a stage trains, with the runs that it is of."""
+        if stage != "head":
+            for tensor in (*self.named.values(), *self.hidden):
+                yield slice(0, len(tensor)), tensor
         k = self.members
-        for head in self.heads:
+        for head in () if stage == "encoder" else self.heads:
             yield slice(head.runs.start // k, head.runs.stop // k), head.matrix.unflatten(0, (-1, k))
 
     def head_of(self, place: int) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,7 @@ from ordinal_entropy.runs import require_form
 from ordinal_entropy.training.graphs import captured
 from ordinal_entropy.training.stacked import network
 from ordinal_entropy.training.stacked.members import Member, Own, Rows, joined, kind_of, prepared
-from ordinal_entropy.training.stacked.network import Network, Parameters, Perceptron, Shape
+from ordinal_entropy.training.stacked.network import Network, Parameters, Perceptron, Shape, Views
 from ordinal_entropy.training.stacked.regularizers import Draws, Group, Regularizers, unit_of
 from ordinal_entropy.training.stacked.strengths import Strengths
 from ordinal_entropy.training.stacked.tabm import TabM
@@ -51,8 +51,6 @@ class Stack:
         members: in the order of :func:`members.order_of`, with stages of one length.
         shape: of the networks, but for the outputs.
         rows: that they are trained on.
-        learning_rate: of AdamW.
-        weight_decay: of AdamW.
         device: that is computed on.
         pieces: of each run ``(r, p, t)``, for the embedding that asks for them.
     """
@@ -63,8 +61,6 @@ class Stack:
         shape: Shape,
         rows: Rows,
         *,
-        learning_rate: float,
-        weight_decay: float,
         device: torch.device,
         pieces: Pieces | None = None,
     ) -> None:
@@ -85,7 +81,7 @@ class Stack:
         self._sort()
         self.network = self._network(shape, pieces)
         self._regularize(shape.hidden)
-        self._optimize(learning_rate, weight_decay)
+        self._optimize()
         # of each run that predicts by an average of its weights: these, and the average
         self._weights = {run: self._weights_of(run) for run in self._single_runs() if members[run].method.averages}
         self._averages = {run: self._begun_average(run) for run in self._weights}
@@ -163,11 +159,22 @@ class Stack:
         seeds = torch.tensor([member.seed for member in self.members for _ in range(self.k)], device=self.device)
         self.regularizers = Regularizers(groups, self.strengths, seeds, hidden)
 
-    def _optimize(self, learning_rate: float, weight_decay: float) -> None:
-        """AdamW, on a GPU of pieces of the flat tensor that keep all processors busy."""
+    def _optimize(self) -> None:
+        """AdamW, on a GPU of pieces of the flat tensor that keep all processors busy.
+
+        Where runs have settings of their own, it moves zeros in place of the parameters, at a learning rate of 1: what
+        it makes of them is the way that each parameter goes, but for the learning rate of its run (:meth:`_move`).
+        """
         own, gradient = self.network.parameters, self.network.gradient.flat
+        settings = [(member.learning_rate, member.weight_decay) for member in self.members]
+        alike = len({*settings}) == 1
         self.moments = [network.empty(self.network.shape, self._heads, self.device) for _ in range(2)]
-        pieces, flats = [], (own.flat, gradient, *(moment.flat for moment in self.moments))
+        self._ways = None if alike else network.empty(self.network.shape, self._heads, self.device)
+        rates, decays = torch.tensor(settings, dtype=torch.float64).unbind(1)
+        self._rates = rates.to(own.flat)  # of each run, and what remains of its parameters by weight decay alone:
+        self._kept = (1 - rates * decays).to(own.flat)
+        moved = own if self._ways is None else self._ways
+        pieces, flats = [], (moved.flat, gradient, *(moment.flat for moment in self.moments))
         for some in (slice(0, own.encoder), slice(own.encoder, None)):
             size = _PIECE if self.device.type == "cuda" else own.flat[some].numel()
             pieces.append([each[some].split(size) for each in flats])
@@ -175,11 +182,12 @@ class Stack:
         self._adam_steps = torch.zeros(sum(counts), dtype=torch.float32, device=self.device)
         self._encoder, self._heads_of = ([(p.detach(), g) for p, g, *_ in zip(*each, strict=True)] for each in pieces)
         every = [*self._encoder, *self._heads_of]
-        brought = [each for run in self.singles for each in self.own[run].parameters()]
+        groups = {settings[0] if alike else (1.0, 0.0): [piece for piece, _ in every]}
+        for place in self.singles:
+            groups.setdefault(settings[place // self.k], []).extend(self.own[place].parameters())
+        brought = [each for place in self.singles for each in self.own[place].parameters()]
         self.optimizer = torch.optim.AdamW(
-            [*(piece for piece, _ in every), *brought],
-            lr=learning_rate,
-            weight_decay=weight_decay,
+            [{"params": each, "lr": rate, "weight_decay": decay} for (rate, decay), each in groups.items()],
             fused=True,
             capturable=self.device.type == "cuda",
         )
@@ -288,11 +296,21 @@ class Stack:
         for pieces, idle in ((self._encoder, stage == "head"), (self._heads_of, stage == "encoder")):
             for piece, gradient in pieces:
                 piece.grad = None if idle else gradient
+        if self._ways is not None:
+            self._ways.flat.zero_()
         self.optimizer.step()
+        if self._ways is not None:
+            self._move(self._ways, stage)
         steps = self.rows.epochs * self.epoch_steps
         for run, weights in self._weights.items():
             share = self.own[self.k * run].method.share(torch.tensor(self.step + 1), steps)
             torch._foreach_lerp_(self._averages[run], weights, float(share))
+
+    def _move(self, ways: Views, stage: str) -> None:
+        """Moves the parameters of this stage by the learning rate and the weight decay of each run."""
+        for (runs, now), (_, way) in zip(self.network.parameters.parts(stage), ways.parts(stage), strict=True):
+            each = -1, *[1] * (now.dim() - 1)
+            now.mul_(self._kept[runs].view(each)).addcmul_(way, self._rates[runs].view(each))
 
     def _average(self) -> None:
         """Makes of the gradient of a sum over the members of each run that of their mean."""
