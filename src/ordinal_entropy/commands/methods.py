@@ -6,8 +6,11 @@ import typer
 from rich.text import Text
 
 from ordinal_entropy import methods, tasks
+from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.commands import errors, screen
 from ordinal_entropy.results import terminal
+
+_STRENGTH = f"gradient-balanced at {FRACTION:g} of the task loss's gradient unless given"
 
 
 def show_methods(
@@ -26,6 +29,7 @@ def show_methods(
             rows = [(each, _kind(each), "yes" if _maps(each) else "", methods.describe(each)) for each in _by_kind()]
             console.print(terminal.grid(["method", "kind", "maps", "what it does"], rows))
             console.print("maps: trains on depth and crowd too, whose targets are maps.")
+            console.print(f"strength of a term: {_STRENGTH}.", soft_wrap=True)
             for task in tasks.names():
                 models = list(tasks.classical(task).items())
                 if models:
@@ -43,6 +47,8 @@ def show_methods(
             made = methods.create(part)
             (own,) = made.parts.values()
             about = {"paper": own.paper, "cost": own.cost, "maps": "" if made.takes_maps(part) else "rows only"}
+            if made.has_terms:
+                about["strength"] = _STRENGTH
             for what, text in about.items():
                 if text:
                     console.print(f"  {what}: {text}", soft_wrap=True, markup=False)

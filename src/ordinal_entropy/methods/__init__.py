@@ -26,6 +26,7 @@ from ordinal_entropy.methods.registry import (
     register,
     split,
     tunable,
+    with_default,
 )
 
 __all__ = [
@@ -55,4 +56,5 @@ __all__ = [
     "tunable",
     "weighted_mean",
     "what_is_needed",
+    "with_default",
 ]

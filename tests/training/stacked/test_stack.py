@@ -32,7 +32,8 @@ def test_what_is_computed_together():
     targets = torch.tensor([[0.0], [1.0], [1.0]])
     rank = lambda own, y=targets: kind_of(own, y).rank  # noqa: E731
     assert rank(member("baseline")) == 0
-    assert {rank(member(name)) for name in ("ld", "oe", "lt", "oe-balanced")} == {1}
+    assert {rank(member(name)) for name in ("ld", "oe", "lt")} == {1}
+    assert rank(member("oe", strength=1.0)) == rank(member("oe", strength=1.0, anneal=1.0)) == 1
     assert rank(member("lt"), torch.tensor([[0.0], [1.0]])) == 0  # nothing to pull
     heads = ("classification", "ce", "hl-gauss", "mean-variance", "or-cnn", "corn", "quantile")
     assert {rank(member(name)) for name in (*heads, "huber", "gar")} == {2}
@@ -64,7 +65,7 @@ def test_strengths_of_alike_runs_are_their_own():
         member("ld", 0, 5, strength=0.1, grouping="none"),
         member("ld", 1, 5, strength=0.7, grouping="none"),
         member("ld-sqrt", 2, 5, strength=0.2, grouping="none"),
-        member("ld-balanced", 3, 5, balance=0.4, grouping="none"),
+        member("ld", 3, 5, balance=0.4, grouping="none"),
     ]
     given = rows(4)
     order = order_of(own, given)
@@ -88,7 +89,7 @@ def test_strengths_of_alike_runs_are_their_own():
 
 
 def test_a_state_is_gone_back_to():
-    names = ("baseline", "oe-balanced", "huber")
+    names = ("baseline", "oe", "huber")
     stack = stack_of([member(name, seed) for seed, name in enumerate(names)])
     stack.advance(3)
     before = {name: tensor.clone() for name, tensor in stack.state.items()}
@@ -103,7 +104,7 @@ def test_a_state_is_gone_back_to():
 
 
 def test_runs_go_on_in_another_stack():
-    members = [member("baseline", 0), member("oe-balanced", 1), member("huber", 2)]
+    members = [member("baseline", 0), member("oe", 1), member("huber", 2)]
     whole = stack_of(members, batch_size=7)
     whole.advance(6)  # two epochs
     states = [whole.run_state(run) for run in range(3)]
