@@ -5,9 +5,9 @@
     python benchmarks/bench_balance.py uci/yacht.npz --seeds 2 --epochs 3 --steps 100 --out /tmp/a.json
 
 Each file has published splits, as docs/tabular.md has them; seed k is split k. ``decay`` of the running means and
-``warm_up`` in steps are changed one at a time from those that ``ordinal_entropy.balance`` has. Tables: ``oe-balanced``,
+``warm_up`` in steps are changed one at a time from those that ``ordinal_entropy.balance`` has. Tables: ``oe``,
 with centers of equal targets (``bin_width`` 0) and of those of a fifth of a standard deviation (0.2). The operator: the
-linear one of the preset quick, ``ld-balanced``. Scores are test errors, best on validation; differences are paired over
+linear one of the preset quick, ``ld``. Scores are test errors, best on validation; differences are paired over
 the seeds, with Student's 95% interval: from the baseline, and from the same with the defaults. The second command
 looks at other seeds of the operator: what the first found there was to be seen once more.
 """
@@ -88,10 +88,10 @@ def main() -> None:
             recipe = tasks.recipe("tabular", "small", [f"data={table}", f"epochs={options.epochs}", "feature_rows=0"])
             about = {"table": Path(table).stem, "bin_width": width}
             recipe = changed(recipe, {"bin_width": width})
-            results += compared("tabular", recipe, "oe-balanced", range(options.seeds), about)
+            results += compared("tabular", recipe, "oe", range(options.seeds), about)
     recipe = tasks.recipe("linear", "quick", [f"steps={options.steps}"])
     seeds = range(options.operator_from, options.operator_from + options.operator_seeds)
-    results += compared("linear", recipe, "ld-balanced", seeds, {})
+    results += compared("linear", recipe, "ld", seeds, {})
     record.write(options.out, {"default": DEFAULT._asdict(), "results": results})
 
 

@@ -23,10 +23,9 @@ from typing import Any
 import record
 
 HERE = Path(__file__).parent
-METHODS = (
-    "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "ld-balanced",
-    "oe-balanced",
-)  # fmt: skip
+METHODS = ("baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe")
+FIXED, BALANCED = "strength=1", "strength=none"
+BOTH = (FIXED, BALANCED)
 SETTINGS = {
     "tabular": ["epochs=6", "generated=2000", "feature_rows=0"],
     "linear": ["steps=200", "evaluate_every=200", "test_rows=1000"],
@@ -34,12 +33,14 @@ SETTINGS = {
 }
 
 
-def trained(task: str, methods: tuple[str, ...], seeds: int, device: str) -> Callable[[], None]:
+def trained(
+    task: str, methods: tuple[str, ...], seeds: int, device: str, strengths: tuple[str, ...] = (FIXED,)
+) -> Callable[[], None]:
     """A training of these runs, each time in a new folder."""
     from ordinal_entropy import tasks
 
-    recipe = tasks.recipe(task, "quick", SETTINGS[task])
-    plans = [tasks.Plan(method, seed, recipe) for method in methods for seed in range(seeds)]
+    recipes = [tasks.recipe(task, "quick", [*SETTINGS[task], each]) for each in strengths]
+    plans = [tasks.Plan(method, seed, own) for own in recipes for method in methods for seed in range(seeds)]
 
     def train() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -66,12 +67,14 @@ def fitted() -> Callable[[], None]:
 def measure(device: str) -> dict[str, float]:
     """Seconds of each training, of the tree that is imported here."""
     loops = {
-        "tables, 11 methods x 2 seeds": trained("tabular", METHODS, 2, device),
+        "tables, 9 methods x 2 strengths x 2 seeds": trained("tabular", METHODS, 2, device, BOTH),
         "tables, classification x 2 seeds": trained("tabular", ("classification",), 2, device),
-        "operators, 12 methods x 2 seeds": trained("linear", (*METHODS, "classification"), 2, device),
+        "operators, 10 methods x 2 strengths x 2 seeds": trained(
+            "linear", (*METHODS, "classification"), 2, device, BOTH
+        ),
         "faces, baseline": trained("age", ("baseline",), 1, device),
         "faces, oe": trained("age", ("oe",), 1, device),
-        "faces, oe-balanced": trained("age", ("oe-balanced",), 1, device),
+        "faces, oe, gradient-balanced": trained("age", ("oe",), 1, device, (BALANCED,)),
         "regressor, oe": fitted(),
     }
     clock = time.process_time if device == "cpu" else time.perf_counter

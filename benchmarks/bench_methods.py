@@ -4,7 +4,7 @@
     python benchmarks/bench_methods.py --methods rnc,ph-reg --rows 64,256 --out /tmp/a.json
 
 Features are float32, after a ReLU; a target is one whole number from 1 to 100. Measured are the forward and the
-backward pass, to the features or the outputs, of what a method adds: of a term, the term at its strength or balance; of
+backward pass, to the features or the outputs, of what a method adds: of a term, the term at a strength of 1; of
 a head or a loss, the task loss and the decoding; of weights and mixing, the change of a batch, whose inputs are as wide
 as the features; of smoothing, the calibration and what it observes. ``ms`` is the median on the clock, from an idle
 device to an idle device, launches included. On a GPU ``device_ms`` is that of the device alone, whose work is queued
@@ -77,8 +77,7 @@ def added(method: Composition, rows: int, width: int, device: str, images: bool)
     step = Step(batch, z, outputs, squared_error)
 
     def term() -> None:
-        task_loss = z.square().mean()  # that a balance is measured against
-        method.added(step, task_loss).backward()
+        method.added(step).backward()
 
     def loss() -> None:
         given = step if isinstance(outputs, Tensor) else step._replace(outputs=head(z))
@@ -165,7 +164,7 @@ def measured(name: str, rows: int, width: int, device: str, images: bool = False
     """One line of the table; of a method that fails, with its error."""
     row: Row = {"method": name, "m": rows, "d": width}
     try:
-        method = methods.create(name)
+        method = methods.with_default(name, {}, strength=1.0)
         row["kind"] = methods.kind(name)
         if row["kind"] == "averaging":
             del row["m"], row["d"]

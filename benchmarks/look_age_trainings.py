@@ -30,7 +30,7 @@ VARIANTS = [
     Variant("oe", FIVE),
     Variant("lt", FIVE),
     *(Variant(method, strength, label) for label in CHANGES for method, strength in (("baseline", ()), ("oe", FIVE))),
-    Variant("oe-balanced", (), "batches of 64"),
+    Variant("oe", (("strength", None),), "batches of 64"),
 ]
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="where the runs are kept; by default they are not")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    recipe = tasks.recipe("age", "small", [f"data={options.data}", "train_rows=2000"])
+    recipe = tasks.recipe("age", "small", [f"data={options.data}", "train_rows=2000", "strength=1"])
     with tempfile.TemporaryDirectory() as unkept:
         summary = grid.summary_of(
             "age",

@@ -2,7 +2,7 @@
 
     python benchmarks/look_fractions.py age --set data=utkface --set generated=0 --set train_rows=2000
     python benchmarks/look_fractions.py depth --set data=nyu --set generated=0
-    python benchmarks/look_fractions.py linear --method ld-balanced --seeds 10
+    python benchmarks/look_fractions.py linear --method ld --seeds 10
 
 The preset quick, the same seeds for every fraction; each is held to the one baseline. Writes the summary as
 ``ordinal-entropy compare`` does.
@@ -25,7 +25,7 @@ def main() -> None:
     """Trains everything, prints the verdict and writes the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=tasks.names())
-    parser.add_argument("--method", choices=("ld-balanced", "oe-balanced"), default="oe-balanced")
+    parser.add_argument("--method", choices=("ld", "oe"), default="oe")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=2)

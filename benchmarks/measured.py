@@ -10,6 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from ordinal_entropy import methods
+
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "docs" / "methods"
 HEADING, BEFORE = "## Measured here\n", "## Example\n"
@@ -80,6 +82,10 @@ def first_light(method: str) -> str:
     no_better = [task for task, learns in learned.items() if not learns]
     file = "[first_light.json](../../benchmarks/first_light.json)"
     intro = f"One seed of a short training on each task; it compares nothing ({file})."
+    fixed = any(
+        "oe-balanced" in found["methods"] for found in results.values()
+    )  # which it was unless told otherwise then
+    intro += " It has a fixed strength there." if fixed and methods.create(method).has_terms else ""
     intro += f" It is refused on {' and '.join(refused)}." if refused else ""
     intro += f" It is no better than the median on {' and '.join(no_better)}." if no_better else ""
     intro = textwrap.fill(intro, 130, break_long_words=False, break_on_hyphens=False)

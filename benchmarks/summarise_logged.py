@@ -1,6 +1,6 @@
 """The summary of a comparison on images of which some runs were stopped before the measures of their features.
 
-    ordinal-entropy compare depth --methods baseline,oe-balanced --seeds 5 --preset small --set data=nyu --out DIR
+    ordinal-entropy compare depth --methods baseline,oe --seeds 5 --preset small --set data=nyu --out DIR
     python benchmarks/summarise_logged.py depth DIR --preset small --set data=nyu --out summary.json
 
 Their scores are in their logs, and what is said of their features is null. A run that was stopped before its last epoch

@@ -82,7 +82,7 @@ class First(methods.Method):
 KINDS = (Bent, Deep, Rare, Mixed, Shrunk, First)
 NAMES = [
     "bent", "deep", "rare", "mixed", "shrunk", "first", "huber", "classification+rare+mixed+shrunk+oe+bent",
-    "deep+oe-balanced",
+    "deep+oe",
 ]  # fmt: skip
 
 

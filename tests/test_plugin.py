@@ -64,7 +64,7 @@ def test_they_are_listed_and_described():
         methods.describe("softplus")
         == "Predicts the smallest training target and a positive number more, by two layers"
     )
-    assert methods.options("size") == ("strength", "balance", "begin")
+    assert methods.options("size") == ("strength", "balance", "anneal", "begin")
     assert methods.options("tails") == ("power",)
     with pytest.raises(ValueError, match="expected a method like 'softplus', got 'softplos'"):
         methods.create("softplos")

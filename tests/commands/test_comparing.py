@@ -60,16 +60,16 @@ def test_the_quick_preset_and_settings_reach_the_runs(trainer):
 
 
 def test_compare_takes_several_strengths_as_rows(trainer, tmp_path):
-    options = ["compare", "linear", "--methods", "oe,baseline,ld-balanced", "--strengths", "0.1, 1", "--seeds", 5]
+    options = ["compare", "linear", "--methods", "oe,baseline,huber", "--strengths", "0.1, 1", "--seeds", 5]
     result = call(*options, "--device", "cpu", "--out", "there")
     ((jobs, *_),) = trainer.calls
-    rows = ["baseline", "oe strength=0.1", "oe strength=1", "ld-balanced"]
+    rows = ["baseline", "oe strength=0.1", "oe strength=1", "huber"]
     assert [(job.method, job.strength) for job in jobs if job.method == "oe"] == [("oe", 0.1)] * 5 + [("oe", 1.0)] * 5
     assert "4 rows x 5 seeds = 20 runs" in words(result.stderr)
     assert "oe strength=0.1 is better than baseline" in words(result.stdout)
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
     assert list(summary["methods"]) == rows and summary["variants"][rows[1]] == {"method": "oe", "strength": 0.1}
-    assert "--methods baseline,oe,ld-balanced --seeds 5 --strengths 0.1,1 --preset paper" in summary["command"]
+    assert "--methods baseline,oe,huber --seeds 5 --strengths 0.1,1 --preset paper" in summary["command"]
     assert summary["shown"]["about"].endswith(f"{', '.join(rows)} over 5 seeds")
     other = call(*options[:4], "--seeds", 5, "--out", "there", status=2)
     assert "there holds another study: strengths is '0.1,1' there and None here" in words(other.stderr)

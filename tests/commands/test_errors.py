@@ -45,8 +45,8 @@ from ordinal_entropy.commands.errors import OwnFolder
             "--strengths or --set strength=..., got both",
         ),
         (
-            ["compare", "linear", "--methods", "baseline,ld-balanced", "--strengths", "1,2"],
-            "expected a method with a strength beside --strengths, got baseline, ld-balanced",
+            ["compare", "linear", "--methods", "baseline,huber", "--strengths", "1,2"],
+            "expected a method with a strength beside --strengths, got baseline, huber",
         ),
         (
             ["compare", "linear", "--strengths", "1,2", "--set", "method.oe.strength=3"],

@@ -22,11 +22,25 @@ from ordinal_entropy.training.plans import Plan
 __all__ = ["call", "environment"]  # as they are
 
 PARTS = ("train", "validation", "test")
+BALANCED = {"ld-balanced": "ld", "oe-balanced": "oe"}  # what terms were called then that are gradient-balanced now
+_STRENGTHS = {"linear": 1e-3, "nonlinear": 1e-3, "nonlinear-paths": 1e-3, "tabular": 0.1}  # of the presets then; else 1
 
 
 def method_names():
-    """Every method that there was when the goldens were recorded."""
-    return oe.methods.names()[: 1 + oe.methods.names().index("classification")]
+    """Every method that there was when the goldens were recorded, by its name then."""
+    names = oe.methods.names()[: oe.methods.names().index("classification")]
+    return [*names, *BALANCED, "classification"]
+
+
+def strength(task):
+    """The setting that gives terms the strength which they had."""
+    return f"strength={_STRENGTHS.get(task, 1.0)}"
+
+
+def _plan(task, preset, settings, method, seed):
+    if method in BALANCED:
+        return Plan(BALANCED[method], seed, tasks.recipe(task, preset, [*settings, "strength=none"]))
+    return Plan(method, seed, tasks.recipe(task, preset, [strength(task), *settings]))
 
 
 def regularizer(maker="", **options):
@@ -55,8 +69,7 @@ def train(task, preset, settings, runs, folder, *, stop_at=None):
         Of each run "steps", the scores by part, and the three points: "last", "best_validation", "best_test". None
         where the training was stopped.
     """
-    recipe = tasks.recipe(task, preset, settings)
-    plans = [Plan(method, seed, recipe) for method, seed in runs]
+    plans = [_plan(task, preset, settings, method, seed) for method, seed in runs]
 
     def stop(step, scores):
         if step == stop_at:
@@ -92,7 +105,7 @@ def compare(task, settings, methods, *, seeds, out):
     """The content of the summary that the command ``compare`` writes; its page is not drawn."""
     given = ["--preset=quick", f"--methods={','.join(methods)}", f"--seeds={seeds}", "--device=cpu", f"--out={out}"]
     with patch("ordinal_entropy.report.missing", lambda: "nothing"), _one_thread():
-        call("compare", task, *given, *(f"--set={each}" for each in settings))
+        call("compare", task, *given, *(f"--set={each}" for each in [strength(task), *settings]))
     content = json.loads((Path(out) / "summary.json").read_text())
     return {**content, "recipe": flat(content["recipe"])}  # by the names of keys before there were groups
 

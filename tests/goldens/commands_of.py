@@ -24,7 +24,7 @@ RUNS = {  # a run of each kind of task: settings in place of those of the preset
     "depth": (*ROOMS, *IN_SINGLE, "epochs=2", "batch_size=8", f"backbone={backbone.SMALLER}", "channels=2"),
     "tabular": ("generated=200", "hidden=8", "embedding_size=4", "pieces=4", "epochs=3", "feature_rows=10"),
 }
-METHOD = "oe-balanced"  # it has a state of its own
+METHOD = "oe"
 COMPARED = {
     "linear": (*OPERATOR, "dtype=float64"),
     "age": (*FACES, "epochs=2", "feature_rows=16"),
@@ -109,6 +109,11 @@ def record_summaries():
 # --- run folders ------------------------------------------------------------------------------------------------------
 
 
+def settings_of(task):
+    """Of the run that is recorded."""
+    return [adapter.strength(task), *RUNS[task]]
+
+
 def record_folders():
     backbone.register()
     scores = {}
@@ -117,7 +122,7 @@ def record_folders():
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="run-") as folder, chdir(folder):
-            settings = [f"--set={each}" for each in RUNS[task]]
+            settings = [f"--set={each}" for each in settings_of(task)]
             said("train", task, "--preset=quick", f"--method={METHOD}", *settings, "--device=cpu", "--out=run")
             shutil.copytree("run", place, ignore=shutil.ignore_patterns(".lock", "report.html"))
         scores[task] = evaluated(place)

@@ -55,6 +55,6 @@ def test_a_run_folder_is_reported(run):
 
 def test_a_finished_run_is_read_back(run):
     task, folder = run
-    settings = [f"--set={each}" for each in commands_of.RUNS[task]]
+    settings = [f"--set={each}" for each in commands_of.settings_of(task)]
     given = [f"--method={commands_of.METHOD}", "--device=cpu", f"--out={folder}", *settings]
     assert "holds this run already" in " ".join(adapter.call("train", task, "--preset=quick", *given).stderr.split())

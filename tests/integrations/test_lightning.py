@@ -27,8 +27,7 @@ pytestmark = [
 
 N, STEPS, RATE = 12, 4, 0.1
 TERMS = [
-    "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "ld-balanced",
-    "oe-balanced", "ld+lt",
+    "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "ld+lt",
 ]  # fmt: skip
 
 
@@ -36,6 +35,10 @@ def batches(n=N, steps=STEPS):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(steps, n, 3, generator=generator)
     return [(each, (each.sum(1, keepdim=True) * 2).round()) for each in x]  # targets that repeat
+
+
+def fixed(name, **options):
+    return oe.methods.create(name, strength=1.0, **options)
 
 
 class Plain(lightning.LightningModule):
@@ -100,6 +103,7 @@ def by_hand(method, layer=None, data=None, accumulate=1, outputs=1):
         for number, (x, y) in enumerate(batches() if data is None else data):
             prediction = net(x)
             task_loss = F.mse_loss(prediction, y)
+            getattr(method, "at", lambda *told: None)(number // accumulate, STEPS // accumulate)
             loss = task_loss + method(tap.features, y, predictions=prediction, task_loss=task_loss)
             (loss / accumulate).backward()
             if number % accumulate == accumulate - 1:
@@ -133,7 +137,7 @@ def test_every_method_trains_as_by_hand(name):
 def test_the_term_has_an_effect():
     plain, regularized = Plain(), Plain()
     fit(plain, None)
-    fit(regularized, OrdinalEntropyCallback("oe"))
+    fit(regularized, OrdinalEntropyCallback(fixed("oe")))
     assert (plain.net[2].weight - regularized.net[2].weight).abs().max() > 1e-3
     torch.testing.assert_close(plain.net[2].weight, by_hand(oe.methods.create("baseline"))[2].weight)
 
@@ -149,7 +153,7 @@ def test_a_layer_by_name_and_accumulated_batches(kind, accumulate):
 def test_the_output_of_a_layer_is_the_input_of_the_next():
     module, method = Plain(), oe.OrdinalEntropy(0.3, 0.2)
     fit(module, OrdinalEntropyCallback(method, layer="net.3", output=True))
-    assert_same_weights(module, by_hand(oe.methods.create("oe", diversity_weight=0.3, tightness_weight=0.2), "4"))
+    assert_same_weights(module, by_hand(fixed("oe", diversity_weight=0.3, tightness_weight=0.2), "4"))
 
 
 def test_a_step_without_a_number_and_a_batch_with_names():
@@ -180,7 +184,7 @@ class Masked:
         self.method, self.mask = method, mask
 
     def __call__(self, features, targets, mask=None, predictions=None, task_loss=None):
-        return self.method(features, targets, self.mask)
+        return self.method(features, targets, self.mask, task_loss=task_loss)
 
 
 def test_of_several_calls_the_last_counts():
@@ -208,12 +212,15 @@ def test_a_step_that_returns_nothing_is_skipped():
 
 def test_two_callbacks():
     class Both:
-        ld, lt = oe.methods.create("ld"), oe.methods.create("lt")
+        ld, lt = fixed("ld"), fixed("lt")
 
         def __call__(self, features, targets, mask=None, predictions=None, task_loss=None):
             return self.ld(features, targets) + self.lt(features, targets)
 
-    module, found = Plain(), trainer(OrdinalEntropyCallback("ld"), OrdinalEntropyCallback("lt", name="second"))
+    module, found = (
+        Plain(),
+        trainer(OrdinalEntropyCallback(fixed("ld")), OrdinalEntropyCallback(fixed("lt"), name="second")),
+    )
     found.fit(module, DataLoader(batches(), batch_size=None))
     assert_same_weights(module, by_hand(Both()))
     assert_untouched(module)
@@ -312,10 +319,10 @@ def test_a_step_that_the_user_had_replaced_is_put_back():
 
 
 def test_the_same_callback_twice():
-    callback, module = OrdinalEntropyCallback("oe"), Plain()
+    callback, module = OrdinalEntropyCallback(fixed("oe")), Plain()
     fit(Plain(), callback)
     fit(module, callback)
-    assert_same_weights(module, by_hand(oe.methods.create("oe")))
+    assert_same_weights(module, by_hand(fixed("oe")))
 
 
 def test_a_copy_made_in_training_has_its_own_step():
@@ -337,7 +344,7 @@ def test_a_copy_made_in_training_has_its_own_step():
 
 
 def test_checkpoints_know_nothing_of_it(tmp_path):
-    for name, callback in (("plain", None), ("regularized", OrdinalEntropyCallback("oe"))):
+    for name, callback in (("plain", None), ("regularized", OrdinalEntropyCallback(fixed("oe")))):
         fit(Plain(), callback).save_checkpoint(tmp_path / name)
     plain, regularized = (torch.load(tmp_path / name, weights_only=False) for name in ("plain", "regularized"))
     assert plain.keys() == regularized.keys()
@@ -436,7 +443,7 @@ def test_a_method_without_terms_logs_its_loss():
 
 
 def test_one_row_has_no_entropy():
-    logged = fit(Plain(), OrdinalEntropyCallback("oe"), batches(1)).callback_metrics
+    logged = fit(Plain(), OrdinalEntropyCallback(fixed("oe")), batches(1)).callback_metrics
     assert set(logged) == {f"ordinal_entropy/{name}" for name in ("loss", "diversity", "tightness")}
 
 
@@ -452,7 +459,7 @@ def test_maps():
 
     x = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     y = x.round()
-    module, method = Dense(), oe.methods.create("oe", stride=2, per="image")
+    module, method = Dense(), fixed("oe", stride=2, per="image")
     logged = fit(module, OrdinalEntropyCallback(method), [(x, y)]).callback_metrics
     net = Dense().net
     features = net[0](x)
@@ -562,12 +569,12 @@ def test_bad_options(options, error, sentence):
 
 
 def balanced():
-    return oe.methods.create("oe-balanced", memory=Memory(8, saved=True))
+    return oe.methods.create("oe", memory=Memory(8, saved=True))
 
 
 def test_a_resumed_run_goes_on_with_the_strengths_that_it_had(tmp_path):
     def strengths(callback):
-        return [float(each) for each in callback._tapped.method.balances["oe-balanced"].strengths]
+        return [float(each) for each in callback._tapped.method.balances["oe"].strengths]
 
     whole = OrdinalEntropyCallback(balanced()), Plain()
     fit(whole[1], whole[0], data=batches() * 2)
@@ -587,25 +594,38 @@ def test_a_resumed_run_goes_on_with_the_strengths_that_it_had(tmp_path):
     assert_same_weights(module, whole[1].net)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("options", [{"strength": 0.5}, {"balance": 0.3}])
+def test_a_strength_that_falls_to_0(options, accumulate):
+    def make():
+        return oe.methods.create("oe", **options, anneal=1.0)
+
+    module = Plain()
+    fit(module, OrdinalEntropyCallback(make()), accumulate_grad_batches=accumulate)
+    assert_same_weights(module, by_hand(make(), accumulate=accumulate))
+    with pytest.raises(ValueError, match="expected a Trainer with max_epochs or max_steps beside 'oe', whose strength"):
+        fit(Plain(), OrdinalEntropyCallback(make()), max_epochs=-1, max_time="00:00:00:01")
+
+
 def test_callbacks_have_a_state_each(tmp_path):
     pair = [OrdinalEntropyCallback(balanced(), name=name) for name in ("first", "second")]
     made = trainer(*pair)
     made.fit(Plain(), DataLoader(batches(), batch_size=None))
     made.save_checkpoint(tmp_path / "both.ckpt")
     states = torch.load(tmp_path / "both.ckpt", weights_only=True)["callbacks"]
-    assert len(states) == 2 and all(state["balances.oe-balanced.steps"] == STEPS for state in states.values())
+    assert len(states) == 2 and all(state["balances.oe.steps"] == STEPS for state in states.values())
     with pytest.raises(ValueError, match="expected a checkpoint of a run with the same method, whose state is nothing"):
-        OrdinalEntropyCallback("oe").load_state_dict(next(iter(states.values())))
+        OrdinalEntropyCallback(fixed("oe")).load_state_dict(next(iter(states.values())))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_compiled_module_with_a_strength_that_sets_itself(backend):
     torch._dynamo.reset()
-    callback = OrdinalEntropyCallback("oe-balanced")
+    callback = OrdinalEntropyCallback("oe")
     module = torch.compile(Plain(), backend=backend)
     fit(module, callback)
-    method = oe.methods.create("oe-balanced")
+    method = oe.methods.create("oe")
     expected = by_hand(method)
     for name, value in expected.state_dict().items():
         torch.testing.assert_close(module._orig_mod.net.state_dict()[name], value, rtol=0, atol=1e-6)

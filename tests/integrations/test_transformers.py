@@ -26,9 +26,12 @@ from transformers import (  # isort: skip  # after torchvision's guard
 
 ROWS, SIZE, STEPS, RATE = 24, 8, 3, 0.1
 TERMS = [
-    "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "ld-balanced",
-    "oe-balanced", "ld+lt",
+    "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "ld+lt",
 ]  # fmt: skip
+
+
+def fixed(name, **options):
+    return oe.methods.create(name, strength=1.0, **options)
 
 
 def tiny():
@@ -119,6 +122,7 @@ def by_hand(method, layer=None, accumulate=1, task=1.0, term=1.0, data=None):
     with oe.capture(model, layer) as tap:
         for number, batch in enumerate(batches() if data is None else data, start=1):
             prediction = model(batch["input_ids"]).logits[:, 0]
+            method.at((number - 1) // accumulate, STEPS // accumulate)
             loss = F.mse_loss(prediction, batch["labels"])
             added = method(tap.features, batch["labels"], task_loss=loss)
             found.append((tap.features.detach().double(), batch["labels"].double()))
@@ -151,9 +155,9 @@ def test_every_method_trains_as_by_hand(tmp_path, name):
 
 def test_around_the_loss_of_anything_like_a_trainer():
     trainer = Bare()
-    with add_method(trainer, "oe"):
+    with add_method(trainer, fixed("oe")):
         trainer.train()
-    assert_same_weights(trainer.model, by_hand(oe.methods.create("oe"))[0])
+    assert_same_weights(trainer.model, by_hand(fixed("oe"))[0])
     assert_untouched(trainer)
     assert "train" not in vars(trainer) and not trainer.callbacks
     names = ("loss", "diversity", "tightness", "entropy", "entropy_normalized")
@@ -161,7 +165,7 @@ def test_around_the_loss_of_anything_like_a_trainer():
 
 
 def test_the_term_has_an_effect():
-    plain, regularized = by_hand(oe.methods.create("baseline"))[0], by_hand(oe.methods.create("oe"))[0]
+    plain, regularized = by_hand(oe.methods.create("baseline"))[0], by_hand(fixed("oe"))[0]
     assert (plain.bert.pooler.dense.weight - regularized.bert.pooler.dense.weight).abs().max() > 1e-4
 
 
@@ -169,7 +173,7 @@ def test_a_layer_by_name_and_a_regularizer_as_a_module(tmp_path):
     trainer = made(tmp_path)
     add_method(trainer, oe.OrdinalEntropy(0.3, 0.2), layer="classifier")
     trainer.train()
-    method = oe.methods.create("oe", diversity_weight=0.3, tightness_weight=0.2)
+    method = fixed("oe", diversity_weight=0.3, tightness_weight=0.2)
     assert_same_weights(trainer.model, by_hand(method)[0])
 
 
@@ -248,9 +252,9 @@ def distance(model, other):
 def test_what_the_user_says_of_the_loss(tmp_path, scaled, task, term):
     trainer = made(tmp_path, gradient_accumulation_steps=3)
     trainer.loss_is_scaled_for_ga = scaled
-    add_method(trainer, "oe")
+    add_method(trainer, fixed("oe"))
     trainer.train()
-    assert_same_weights(trainer.model, by_hand(oe.methods.create("oe"), None, 3, task, term)[0])
+    assert_same_weights(trainer.model, by_hand(fixed("oe"), None, 3, task, term)[0])
 
 
 # --- a Trainer of the user's ------------------------------------------------------------------------------------------
@@ -275,10 +279,10 @@ def test_a_derived_trainer(tmp_path):
 
 def test_a_model_that_is_made_anew(tmp_path):
     trainer = made(tmp_path, options={"model_init": tiny})
-    add_method(trainer, "oe")
+    add_method(trainer, fixed("oe"))
     for _ in range(2):
         trainer.train()
-        assert_same_weights(trainer.model, by_hand(oe.methods.create("oe"))[0])
+        assert_same_weights(trainer.model, by_hand(fixed("oe"))[0])
         assert_untouched(trainer)
 
 
@@ -321,7 +325,7 @@ def test_an_exception_leaves_model_and_trainer_as_they_were(tmp_path):
             raise KeyboardInterrupt
 
     trainer = made(tmp_path)
-    add_method(trainer, "oe")
+    add_method(trainer, fixed("oe"))
     trainer.add_callback(Breaks())
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
@@ -329,7 +333,7 @@ def test_an_exception_leaves_model_and_trainer_as_they_were(tmp_path):
     trainer.pop_callback(Breaks)
     trainer.model.load_state_dict(tiny().state_dict())
     trainer.train()
-    assert_same_weights(trainer.model, by_hand(oe.methods.create("oe"))[0])
+    assert_same_weights(trainer.model, by_hand(fixed("oe"))[0])
 
 
 def test_it_can_be_taken_away(tmp_path):
@@ -345,9 +349,9 @@ def test_it_can_be_taken_away(tmp_path):
 
 def test_two_methods_taken_away_in_any_order(tmp_path):
     trainer = made(tmp_path)
-    first, second = add_method(trainer, "ld"), add_method(trainer, "lt", name="second")
+    first, second = add_method(trainer, fixed("ld")), add_method(trainer, fixed("lt"), name="second")
     trainer.train()
-    assert_same_weights(trainer.model, by_hand(oe.methods.create("oe"))[0])
+    assert_same_weights(trainer.model, by_hand(fixed("oe"))[0])
     assert {"ordinal_entropy/loss", "second/loss"} <= trainer.state.log_history[0].keys()
     first.close()
     second.close()
@@ -449,13 +453,23 @@ def test_several_devices_in_one_process_are_refused(tmp_path):
 
 
 def balanced():
-    return oe.methods.create("oe-balanced", memory=Memory(8, saved=True))
+    return oe.methods.create("oe", memory=Memory(8, saved=True))
+
+
+@pytest.mark.parametrize("options", [{"strength": 1.0}, {"balance": 0.3}])
+def test_a_strength_that_falls_to_0(tmp_path, options):
+    trainer = made(tmp_path)
+    add_method(trainer, oe.methods.create("oe", **options, anneal=1.0))
+    trainer.train()
+    found = by_hand(oe.methods.create("oe", **options, anneal=1.0))[0]
+    assert_same_weights(trainer.model, found)
+    assert distance(found, by_hand(oe.methods.create("oe", **options))[0]) > 1e-5
 
 
 @pytest.mark.parametrize("resume", [True, "path"])
 def test_a_resumed_run_goes_on_with_the_strengths_that_it_had(tmp_path, resume):
     def strengths(method):
-        return [float(each) for each in method.balances["oe-balanced"].strengths]
+        return [float(each) for each in method.balances["oe"].strengths]
 
     whole = made(tmp_path / "whole", num_train_epochs=2), balanced()
     add_method(*whole)
@@ -482,7 +496,7 @@ def test_a_resumed_run_goes_on_with_the_strengths_that_it_had(tmp_path, resume):
 
 def test_a_checkpoint_of_a_method_without_state_has_no_further_file(tmp_path):
     trainer = made(tmp_path, save_strategy="epoch")
-    add_method(trainer, "oe")
+    add_method(trainer, fixed("oe"))
     trainer.train()
     (folder,) = tmp_path.glob("checkpoint-*")
     assert not (folder / "ordinal_entropy.safetensors").exists()

@@ -127,7 +127,9 @@ def test_lower_precisions(dtype, tolerance):
 
 
 def test_beside_another_head_it_sees_what_the_head_predicts():
-    method = methods.create("classification+conr", {"classification": {"bins": 5}, "conr": {"window": 0.5}})
+    method = methods.create(
+        "classification+conr", {"classification": {"bins": 5}, "conr": {"window": 0.5, "strength": 1}}
+    )
     targets = TARGETS[:, :1]
     method.prepare(targets, width=4)
     logits = torch.randn(N, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -151,7 +153,7 @@ def test_loops_without_predictions_refuse_it():
         ValueError, match=r"no method of two stages beside 'conr'.*got 'rnc', whose first stage has none"
     ):
         methods.create("conr+rnc", {"rnc": {"stages": 2}})
-    method = methods.create("conr")
+    method = methods.create("conr", strength=1)
     with pytest.raises(ValueError, match="expected predictions beside the features for 'conr', got none"):
         method(FEATURES, TARGETS)
     assert method(FEATURES, TARGETS, predictions=PREDICTIONS).isfinite()

@@ -16,18 +16,19 @@ NEEDED = {"classification": {"bins": 7, "low": 0.0, "high": 16.0}}
 EVERY = [
     "baseline", "ld-unweighted", "ld", "ld-cosine", "ld-no-norm", "ld-squared", "ld-sqrt", "lt", "oe", "classification",
 ]  # fmt: skip
-BALANCED = ["ld-balanced", "oe-balanced"]  # which tests/test_balance.py is about
 
 
 def create(name, **options):
-    return methods.create(name, **NEEDED.get(name, {}), **options)
+    """At a fixed strength; tests/methods/test_strengths.py is about others."""
+    fixed = {"strength": 1.0} if "strength" in methods.options(name) else {}
+    return methods.create(name, **{**fixed, **NEEDED.get(name, {}), **options})
 
 
 def test_names_are_in_the_order_of_the_tables():
-    assert methods.names()[:12] == [*EVERY[:-1], *BALANCED, EVERY[-1]]
+    assert methods.names()[:10] == EVERY
 
 
-@pytest.mark.parametrize("name", [*EVERY, *BALANCED])
+@pytest.mark.parametrize("name", EVERY)
 def test_a_method_is_described_in_one_line_of_its_own(name):
     line = methods.describe(name)
     assert line and "\n" not in line
@@ -97,13 +98,12 @@ def test_options_are_those_the_method_takes():
     every = set(inspect.signature(OrdinalEntropy).parameters)
     assert methods.options("baseline") == ()
     assert methods.options("classification") == ("bins", "low", "high", "decode")
-    assert set(methods.options("oe")) == every | {"strength"}
-    assert set(methods.options("oe-balanced")) == every
+    assert set(methods.options("oe")) == every | {"strength", "anneal"}
     assert every - set(methods.options("ld-cosine")) == {"tightness_weight", "distance"}
     for name in EVERY:
         if name != "classification":
             defaults = {n: p.default for n, p in inspect.signature(OrdinalEntropy).parameters.items()}
-            taken = {n: defaults.get(n, 1.0) for n in methods.options(name) if n != "balance"}
+            taken = {n: defaults[n] for n in methods.options(name) if n in defaults}
             assert create(name, **taken)(FEATURES, TARGETS) == create(name)(FEATURES, TARGETS)
 
 
@@ -127,7 +127,7 @@ def test_an_option_that_a_method_does_not_take_is_met_with_those_it_takes():
         methods.create("baseline", strength=1.0)
     with pytest.raises(
         ValueError,
-        match=r"options of 'ld': one of strength, balance, diversity_weight, memory, weighting.*got temperature",
+        match=r"options of 'ld': one of strength, balance, anneal, diversity_weight, memory.*got temperature",
     ):
         methods.create("ld", temperature=1.0)
     with pytest.raises(ValueError, match="got weighting"):
@@ -161,7 +161,7 @@ def test_baseline_is_zero_whatever_the_features_are():
 def test_a_name_is_the_function_with_some_options_fixed(name, options):
     dialect = {"rescale": "authors", "centers": "average-first", "tightness_over": "shared"}
     expected = functional.ordinal_entropy(FEATURES, TARGETS, **options, **dialect)
-    assert methods.create(name, **dialect)(FEATURES, TARGETS) == expected
+    assert create(name, **dialect)(FEATURES, TARGETS) == expected
     assert expected != 0
     scaled = methods.create(name, strength=1e-3, **dialect)(FEATURES, TARGETS)
     assert scaled.item() == pytest.approx(1e-3 * expected.item(), rel=1e-12)
@@ -175,5 +175,5 @@ def test_weights_are_relative_to_the_strength():
 
 def test_oe_equals_ld_where_every_target_is_distinct():
     targets = torch.arange(12.0)
-    assert methods.create("oe")(FEATURES, targets) == methods.create("ld")(FEATURES, targets)
-    assert methods.create("lt")(FEATURES, targets) == 0
+    assert create("oe")(FEATURES, targets) == create("ld")(FEATURES, targets)
+    assert create("lt")(FEATURES, targets) == 0

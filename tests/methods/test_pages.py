@@ -23,7 +23,7 @@ def test_a_page(name):
     (part,) = methods.create(name).parts.values()
     assert part.kind in text and (part.paper == "" or "**Paper.**" in text)
     for option, default in methods.option_defaults(name).items():
-        if option not in ("strength", "balance"):
+        if option not in ("strength", "balance", "anneal"):
             assert f"`{option}`" in text, option
             assert default is None or str(default).lower().removesuffix(".0") in text.lower(), (option, default)
 

@@ -24,9 +24,12 @@ def test_every_end_of_a_range_is_taken_and_the_default_lies_inside(name):
 
 
 def test_every_term_has_a_strength_and_nothing_else_has():
-    assert methods.tunable("lds+oe+ld-balanced").keys() >= {"oe.strength", "ld-balanced.balance"}
-    assert not {"lds.strength", "ld-balanced.strength"} & methods.tunable("lds+oe+ld-balanced").keys()
-    assert methods.tunable("koleo") == {"koleo.strength": Range(1e-3, 1e2, log=True)}
+    for fixed, held, other in ((False, "balance", "strength"), (True, "strength", "balance")):
+        found = methods.tunable("lds+oe+ld", fixed=fixed)
+        assert found.keys() >= {f"oe.{held}", f"ld.{held}"}
+        assert not {f"lds.{held}", f"oe.{other}", f"ld.{other}", "oe.anneal"} & found.keys()
+    assert methods.tunable("koleo") == {"koleo.balance": Range(1e-2, 1.0, log=True)}
+    assert methods.tunable("koleo", fixed=True) == {"koleo.strength": Range(1e-3, 1e2, log=True)}
     assert methods.tunable("baseline") == {}
 
 

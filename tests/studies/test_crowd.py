@@ -58,11 +58,11 @@ def test_several_strengths_stand_side_by_side_and_the_papers_numbers_beside_its_
     assert weaker["recipe"]["method"]["strength"] == 5.0
 
 
-def test_without_strengths_that_of_the_preset_is_taken(plans, tmp_path):
+def test_without_strengths_it_is_1_in_the_preset_small(plans, tmp_path):
     studies.run("table3-crowd", tmp_path, ["seeds=2", "epochs=3"], preset="small")
     own = crowd.PRESETS["small"]
     assert {(plan.recipe.model.front, plan.recipe.training.epochs, plan.recipe.method.strength) for plan in plans} == {
-        (own.model.front, 3, own.method.strength)
+        (own.model.front, 3, 1.0)
     }
     plans.clear()
     studies.run("table3-crowd", tmp_path / "other", ["seeds=2", "strength=3"])

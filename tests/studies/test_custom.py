@@ -14,8 +14,8 @@ def study(settings=(), **options):
 
 
 def test_the_baseline_is_the_first_row_and_methods_with_a_strength_have_one_for_each():
-    asked = study(methods=["oe", "ld-balanced", "baseline"], strengths="0.1, 1")
-    rows = ["baseline", "oe strength=0.1", "oe strength=1", "ld-balanced"]
+    asked = study(methods=["oe", "huber", "baseline"], strengths="0.1, 1")
+    rows = ["baseline", "oe strength=0.1", "oe strength=1", "huber"]
     assert [variant.name for variant in asked.variants] == rows
     assert [variant.name for variant in study(methods=["oe", "ld"]).variants] == ["oe", "ld"]
 

@@ -61,7 +61,7 @@ def test_table2_has_both_models_each_with_its_recipe_and_baseline(plans, tmp_pat
     summary = studies.run("table2-depth", tmp_path, ["seeds=2", "epochs=3"], preset=preset)
     rows = ["baseline", "ld", "oe", "baseline newcrfs", "ld newcrfs", "oe newcrfs"]
     assert list(summary["methods"]) == rows
-    own, other = (changed(depth.PRESETS[name], {"epochs": 3}) for name in (preset, others))
+    own, other = (changed(depth.PRESETS[name], {"epochs": 3, "strength": 1.0}) for name in (preset, others))
     assert [plan.recipe for plan in plans] == [own] * 6 + [other] * 6
     assert (
         summary["recipe"]["model"]["name"] == "decoder" and summary["recipes"]["newcrfs"]["model"]["name"] == "newcrfs"

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
 from fake_trainer import Trainer
-from ordinal_entropy import studies
+from ordinal_entropy import studies, tasks
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, seeds_from, summary_of
 from ordinal_entropy.tasks.operators import recipe as operators
@@ -275,3 +275,23 @@ def test_options_of_one_part_of_a_method():
         studies.resolve("table1-linear", ["method.ld.strenght=5"])
     with pytest.raises(ValueError, match=r"parts of baseline, .*, got method\.hl-gauss\.sigma"):
         studies.resolve("table1-linear", ["method.hl-gauss.sigma=1"])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "table7-cost"])
+def test_strengths_are_fixed_in_every_preset(name):
+    """The presets small and quick are gradient-balanced elsewhere."""
+    study = studies.get(name)
+    task = tasks.load(study.task(study.keys))
+    for preset in ("paper", "small", "quick"):
+        if preset not in task.presets:
+            continue
+        published = {"age": 1.0, "depth": 1.0, "crowd": 10.0 if preset == "paper" else 1.0}.get(
+            task.training.name, 1e-3
+        )
+        if name.startswith(("fig4b", "figBb")):
+            published = study.keys.strengths[0]
+        for recipe in studies.resolve(name, [], preset).recipes.values():
+            assert recipe.method.strength == published
+    if name in ("table1-linear", "table3-crowd", "figA"):  # which do not set it
+        for given, own in (("strength=0.5", 0.5), ("strength=none", None)):
+            assert studies.resolve(name, [given], "quick").recipe.method.strength == own

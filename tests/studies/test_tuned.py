@@ -93,7 +93,7 @@ class Named:
         return Named(self.rows[row] for row in rows.tolist())
 
 
-def a_study(*settings, methods=("baseline", "oe", "lds+ld-balanced")):
+def a_study(*settings, methods=("baseline", "oe", "lds+ld")):
     recipe = tasks.recipe("tabular", "quick", settings)
     return TunedStudy("tabular", recipe, settings, methods, 3, BUDGET)
 
@@ -101,18 +101,28 @@ def a_study(*settings, methods=("baseline", "oe", "lds+ld-balanced")):
 def test_what_is_searched_is_the_rows_own():
     ranges = a_study().ranges()
     assert list(ranges["baseline"]) == ["weight_decay"]
-    assert list(ranges["oe"]) == ["weight_decay", "oe.strength", "oe.tightness_weight"]
-    parts = ["weight_decay", "lds.bandwidth", "lds.power", "ld-balanced.balance"]
-    assert list(ranges["lds+ld-balanced"]) == parts
+    assert list(ranges["oe"]) == ["weight_decay", "oe.balance", "oe.tightness_weight"]
+    parts = ["weight_decay", "lds.bandwidth", "lds.power", "ld.balance"]
+    assert list(ranges["lds+ld"]) == parts
 
 
 def test_options_that_the_user_set_are_left_alone_and_ranges_hold_the_recipes_own_strength():
     ranges = a_study("method.oe.strength=5", "method.lds.power=1").ranges()
     assert list(ranges["oe"]) == ["weight_decay", "oe.tightness_weight"]
-    assert list(ranges["lds+ld-balanced"]) == ["weight_decay", "lds.bandwidth", "ld-balanced.balance"]
-    low = tasks.recipe("linear", "quick").method.strength
-    study = TunedStudy("linear", tasks.recipe("linear", "quick"), (), ["oe"], 3, BUDGET)
+    assert list(ranges["lds+ld"]) == ["weight_decay", "lds.bandwidth", "ld.balance"]
+    low = tasks.recipe("linear").method.strength
+    study = TunedStudy("linear", tasks.recipe("linear"), (), ["oe"], 3, BUDGET)
     assert study.ranges()["oe"]["oe.strength"].low == pytest.approx(low / 10)
+    assert "oe.balance" not in study.ranges()["oe"]
+    assert list(a_study("strength=2").ranges()["lds+ld"]) == [
+        "weight_decay",
+        "lds.bandwidth",
+        "lds.power",
+        "ld.strength",
+    ]
+    assert a_study("balance=5").ranges()["oe"]["oe.balance"].high == 50
+    staged = a_study("method.rnc.stages=2", methods=("baseline", "rnc+ld")).ranges()["rnc+ld"]
+    assert {"rnc.strength", "ld.strength"} <= staged.keys() and not {"rnc.balance", "ld.balance"} & staged.keys()
     assert list(a_study("method.oe.balance=0.1").ranges()["oe"]) == ["weight_decay", "oe.tightness_weight"]
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from ordinal_entropy import studies, tasks
+from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.recipes import (
     described,
     explained,
@@ -18,6 +19,9 @@ from ordinal_entropy.recipes import (
     restored,
     written,
 )
+from ordinal_entropy.tasks.operators.recipe import jobs_of
+from ordinal_entropy.tasks.operators.train import method_of as of_job
+from ordinal_entropy.training.plans import Plan
 
 EVERY = [(name, preset) for name in tasks.names() for preset in tasks.load(name).presets]
 GROUPS = ["data", "model", "training", "method"]
@@ -130,3 +134,68 @@ def test_the_keys_of_a_study_come_before_those_of_its_recipe():
         with pytest.raises(ValueError) as error:
             studies.resolve("fig4b-linear", [setting])
         assert sentence in str(error.value)
+
+
+# --- strengths --------------------------------------------------------------------------------------------------------
+
+PUBLISHED = {"linear": 1e-3, "nonlinear": 1e-3, "nonlinear-paths": 1e-3, "age": 1.0, "crowd": 10.0, "depth": 1.0}
+OF_THE_PAPER = ("paper", "newcrfs", "resnet50")  # presets
+
+
+def test_strengths_are_the_published_ones_in_its_presets_and_balanced_in_all_others(case):
+    task, preset, recipe = case
+    assert recipe.method.strength == (PUBLISHED[task] if preset in OF_THE_PAPER else None)
+    assert recipe.method.balance == FRACTION
+
+
+def method_for(task, method, *settings, preset="quick"):
+    recipe = tasks.recipe(task, preset, settings)
+    if task in ("linear", "nonlinear"):
+        (job,) = jobs_of(recipe, [method], [0])
+        return of_job(job)
+    return tasks.method_of(Plan(method, 0, recipe))
+
+
+@pytest.mark.parametrize("task", ["linear", "tabular"])
+def test_an_option_of_a_part_wins_over_a_key_and_a_key_over_the_default(task):
+    def found(*settings, method="oe+ld"):
+        made = method_for(task, method, *settings)
+        balances = {name: own.fraction for name, own in made.balances.items()}
+        assert made.strengths.keys() | balances.keys() == set(method.split("+"))
+        return made.strengths, balances
+
+    assert found() == ({}, {"oe": FRACTION, "ld": FRACTION})
+    assert found("balance=0.3") == ({}, {"oe": 0.3, "ld": 0.3})
+    assert found("strength=2") == found("strength=2", "balance=0.3") == ({"oe": 2.0, "ld": 2.0}, {})
+    assert found("strength=2", "strength=none") == found()
+    assert found("strength=2", "method.ld.strength=none") == ({"oe": 2.0}, {"ld": FRACTION})
+    assert found("strength=2", "method.ld.balance=0.2") == ({"oe": 2.0}, {"ld": 0.2})
+    assert found("method.oe.strength=3", "balance=0.3") == ({"oe": 3.0}, {"ld": 0.3})
+    alone = {"method": "rnc+oe"}
+    assert found("method.rnc.stages=2", "balance=0.3", **alone) == ({"rnc": 1.0, "oe": 1.0}, {})
+    assert method_for(task, "oe", "method.oe.anneal=0.5").anneals == {"oe": 0.5}
+    with pytest.raises(ValueError, match="fixed strengths beside 'rnc'"):
+        found("method.rnc.stages=2", "method.oe.balance=0.3", **alone)
+
+
+def test_a_recipe_of_before_keeps_its_strength(case):
+    recipe = case[2]
+    old = restored(recipe, {**flat(described(recipe)), "strength": 0.7})
+    assert old.method.strength == 0.7
+    assert restored(recipe, {**described(recipe)}) == recipe
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("strength=x", "expected strength to be a number, got 'x'"),
+        ("strength=-1", "expected strength to be a number from 0 on, got -1"),
+        ("balance=none", "expected balance to be a number, got 'none'"),
+        ("method.oe.balance=none", "expected a number for method.oe.balance, got 'none'"),
+        ("method.oe.anneal=x", "expected a number for method.oe.anneal, got 'x'"),
+        ("method.oe.aneal=1", "expected an option of oe like 'anneal', got 'aneal'"),
+    ],
+)
+def test_wrong_strengths_are_told(setting, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        tasks.recipe("tabular", "quick", [setting])

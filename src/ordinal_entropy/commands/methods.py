@@ -6,8 +6,11 @@ import typer
 from rich.text import Text
 
 from ordinal_entropy import methods, tasks
+from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.commands import errors, screen
 from ordinal_entropy.results import terminal
+
+_STRENGTH = f"gradient-balanced at {FRACTION:g} of the task loss's gradient unless given"
 
 
 def show_methods(
@@ -28,6 +31,7 @@ def show_methods(
             ]
             console.print(terminal.grid(["method", "kind", "maps", "what it does"], rows))
             console.print("maps: trains on depth and crowd too, whose targets are maps.")
+            console.print(f"strength of a term: {_STRENGTH}.", soft_wrap=True)
             for task in tasks.names():
                 models = list(tasks.classical(task).items())
                 if models:
@@ -45,6 +49,8 @@ def show_methods(
             made = methods.create(part)
             (own,) = made.parts.values()
             about = {"paper": own.paper, "cost": own.cost, "maps": "" if made.takes_maps(part) else "rows only"}
+            if made.has_terms:
+                about["strength"] = _STRENGTH
             for what, text in about.items():
                 if text:
                     console.print(f"  {what}: {text}", soft_wrap=True, markup=False)

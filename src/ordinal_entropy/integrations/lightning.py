@@ -79,6 +79,7 @@ class OrdinalEntropyCallback(lightning.Callback):
         self._tapped = TappedMethod(method, layer, output, targets, training_targets, type(self).__name__)
         self._override: Override | None = None
         self._steps = 0  # of the optimizer, before this batch
+        self._total = 0  # in all, where a strength is annealed
 
     @property
     def state_key(self) -> str:
@@ -103,6 +104,7 @@ class OrdinalEntropyCallback(lightning.Callback):
                 f"expected a LightningModule with automatic optimization, got {type(pl_module).__name__} with its own: "
                 "add the method to the loss in its training_step"
             )
+        self._total = _steps_of(trainer, self._tapped)
         self._tapped.attach(pl_module)
         self._tapped.join(next(iter(trainer.optimizers), None))
         self._override = Override(pl_module, "training_step", self._step)
@@ -152,6 +154,7 @@ class OrdinalEntropyCallback(lightning.Callback):
 
     def _step(self, training_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What the training step returns, with the term in its loss."""
+        self._tapped.method.at(self._steps, self._total)
         self._tapped.begin()
         found = training_step(*args, **kwargs)
         batch = args[0] if args else next(iter(kwargs.values()))
@@ -163,3 +166,16 @@ class OrdinalEntropyCallback(lightning.Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_override": None}
+
+
+def _steps_of(trainer: lightning.Trainer, tapped: TappedMethod) -> int:
+    """The optimizer's steps of a fit, for a method that has to know; 0 for others."""
+    if "progress" not in tapped.method.requirements():
+        return 0
+    total = trainer.estimated_stepping_batches
+    if total == float("inf"):
+        raise ValueError(
+            f"expected a Trainer with max_epochs or max_steps beside {tapped.method.name!r}, whose strength falls to 0 "
+            "at the end of the training, got one without an end"
+        )
+    return int(total)

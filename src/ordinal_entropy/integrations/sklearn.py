@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy import methods
+from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.methods import Batch, Composition, Method
 from ordinal_entropy.methods.averaging import Average
 from ordinal_entropy.methods.contract import overrides
@@ -119,6 +120,8 @@ class OrdinalEntropyRegressor(
     standardized targets, or the method's own, plus what the method adds at the last hidden features, minimized by
     AdamW. Parameters of a method are trained likewise.
 
+    Added terms are gradient-balanced by default: no strength has to be chosen.
+
     Args:
         hidden_layer_sizes: widths of the hidden layers, one or more; the last one holds the features.
         activation: "relu", "gelu", "silu" or "tanh", after every hidden layer.
@@ -133,9 +136,9 @@ class OrdinalEntropyRegressor(
         method: a name of ``oe.methods``, or several joined by ``+``: "oe", "classification+oe"; "baseline" is the
             squared error alone. One of two stages shares the epochs between them.
         method_options: of each part of the method, by its name; they win over the three below.
-        strength: factor of each regularization term.
-        balance: of "ld-balanced" and "oe-balanced", in place of the strength: the gradient of each term at the
-            features, as a fraction of that of the squared error.
+        strength: fixed factor of each added term; None: gradient-balanced.
+        balance: of terms without a strength: the gradient of each at the features, as a fraction of that of the task
+            loss.
         grouping: of parts that group rows: which share a center: those of equal target ("unique"), of equal bin (a
             number: the width of the bins in standard deviations of the target), or no two ("none"). Where no target
             repeats, only bins give the tightness of "oe" and "lt" something to pull.
@@ -167,7 +170,7 @@ class OrdinalEntropyRegressor(
 
     Example:
         >>> X, y = np.linspace(0, 1, 50)[:, None], np.linspace(0, 1, 50) ** 2
-        >>> model = OrdinalEntropyRegressor(strength=0.01, random_state=0).fit(X, y)
+        >>> model = OrdinalEntropyRegressor(random_state=0).fit(X, y)
         >>> model.predict([[0.5]]).shape, model.transform([[0.5]]).shape
         ((1,), (1, 100))
         >>> bool(model.score(X, y) > 0.99)
@@ -187,8 +190,8 @@ class OrdinalEntropyRegressor(
         embedding_size: int = 16,
         method: str = "oe",
         method_options: Mapping[str, Mapping[str, Any]] | None = None,
-        strength: float = 0.01,
-        balance: float = 0.1,
+        strength: float | None = None,
+        balance: float = FRACTION,
         grouping: str | float = "unique",
         batch_size: int | str = "auto",
         learning_rate: float = 3e-3,
@@ -314,6 +317,8 @@ class OrdinalEntropyRegressor(
                 raise ValueError(f"expected {name} to be a whole number from 1, got {getattr(self, name)!r}")
         for name in ("strength", "balance", "learning_rate", "weight_decay", "tol", "validation_fraction", "dropout"):
             value = getattr(self, name)
+            if name == "strength" and value is None:
+                continue
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise ValueError(f"expected {name} to be a number from 0, got {value!r}")
         if not self.balance > 0:
@@ -414,15 +419,13 @@ class OrdinalEntropyRegressor(
         own = {} if self.method_options is None else self.method_options
         if not (isinstance(own, Mapping) and all(isinstance(each, Mapping) for each in own.values())):
             raise ValueError(f"expected method_options as {{part: {{option: value}}}} or None, got {own!r}")
-        given = {"strength": float(self.strength), "balance": float(self.balance), "grouping": self.grouping}
         found: dict[str, Mapping[str, Any]] = dict(own)
         for part in methods.split(self.method):
-            known, options = methods.options(part), dict(own.get(part, {}))
-            taken = {name: value for name, value in given.items() if name in known}
-            taken.pop("strength" if "balance" in options else "balance" if "strength" in known else "", None)
-            found[part] = {**taken, **options}
-        made = methods.create(self.method, found)
-        can = {*methods.KINDS, "stages", "parameters", "after_step", "predictions", "tables"}
+            grouped = {"grouping": self.grouping} if "grouping" in methods.options(part) else {}
+            found[part] = {**grouped, **own.get(part, {})}
+        strength = None if self.strength is None else float(self.strength)
+        made = methods.with_default(self.method, found, strength=strength, balance=float(self.balance))
+        can = {*methods.KINDS, "stages", "parameters", "after_step", "predictions", "progress", "tables"}
         methods.require(made, can, type(self).__name__, "rows of a table have no augmented views")
         methods.first_epochs(made, int(self.epochs))  # too few for two stages are an error
         return made
@@ -477,7 +480,9 @@ class OrdinalEntropyRegressor(
         total = rows.inputs.new_zeros(())
         order = None if steps == 1 else torch.from_numpy(self._random.permutation(n)).to(total.device)
         with _drawing(self._seed, self.n_iter_) as generator:
-            for index in [None] if order is None else order.tensor_split(steps):
+            for number, index in enumerate([None] if order is None else order.tensor_split(steps)):
+                for method in self._methods:
+                    method.at(self.n_iter_ * steps + number, int(self.epochs) * steps)
                 loss = self._loss(body, head, rows.batch(index), generator, stage)
                 self._optimizer.zero_grad()
                 loss.backward()

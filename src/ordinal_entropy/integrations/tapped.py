@@ -33,9 +33,9 @@ class _Seen(NamedTuple):
 class TappedMethod:
     """Added terms and the layer that they take their features from.
 
-    In each step: :meth:`begin`, then the step itself, then :meth:`loss` of what it returned; :meth:`report` whenever
-    numbers are wanted. If the layer runs several times in a step, the last time counts. Parts that do more than add to
-    the loss are refused.
+    In each step: ``method.at`` of it, :meth:`begin`, then the step itself, then :meth:`loss` of what it returned;
+    :meth:`report` whenever numbers are wanted. If the layer runs several times in a step, the last time counts. Parts
+    that do more than add to the loss are refused.
 
     Args:
         method: a name of ``methods.names()``, several joined by ``+``, a method or several, or an ``OrdinalEntropy``.
@@ -78,7 +78,7 @@ class TappedMethod:
             raise TypeError(f"expected training_targets to be a tensor, got {type(training_targets).__name__}")
         self.method = methods.compose(method)
         because = "it computes the task loss by itself, so that methods can only add to it"
-        methods.require(self.method, {"term", "parameters", "after_step"}, who, because)
+        methods.require(self.method, {"term", "parameters", "after_step", "progress"}, who, because)
         self.layer = layer
         self.output = output
         self.targets = targets
@@ -154,7 +154,7 @@ class TappedMethod:
         Args:
             task_loss: scalar.
             batch: of this step.
-            share: factor of the regularization.
+            share: factor of the regularization, which the task loss has already.
 
         Raises:
             RuntimeError: the layer did not run.
@@ -174,7 +174,8 @@ class TappedMethod:
             with torch.autocast(features.device.type, enabled=False):
                 self._prepare(features.detach(), targets, mask)
                 self.method.observe(features.detach(), targets)
-                term: Tensor = self.method(features, targets, mask, outputs, task_loss)
+                whole = task_loss if share == 1 else task_loss / share  # that a balance is measured against
+                term: Tensor = self.method(features, targets, mask, outputs, whole)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{where}: {error}") from error
         seen = Batch(None, targets.detach(), mask)

@@ -186,6 +186,9 @@ class AddedMethod(TrainerCallback):
         """What the Trainer computes, with the term in the loss; in evaluation as it is."""
         if not model.training:
             return compute_loss(model, inputs, *args, **kwargs)
+        if self._tapped.method.anneals:
+            state = self._trainer.state
+            self._tapped.method.at(state.global_step, state.max_steps)
         self._tapped.begin()
         batch = dict(inputs)  # the Trainer may take the labels out
         found = compute_loss(model, inputs, *args, **kwargs)

@@ -27,6 +27,7 @@ from ordinal_entropy.methods.registry import (
     register,
     split,
     tunable,
+    with_default,
 )
 
 __all__ = [
@@ -57,4 +58,5 @@ __all__ = [
     "tunable",
     "weighted_mean",
     "what_is_needed",
+    "with_default",
 ]

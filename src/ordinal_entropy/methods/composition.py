@@ -2,11 +2,11 @@
 
 The task loss is computed once, by the head or the prediction loss if there is one among the parts. Strengths of added
 terms are held here alone: fixed, or gradient-balanced against that task loss at the features before they are
-calibrated.
+calibrated; constant, or annealed to 0.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ordinal_entropy.balance import Balance
+from ordinal_entropy.methods.annealing import annealed
 from ordinal_entropy.methods.contract import KINDS, Batch, Method, Step, TaskLoss, overrides, zero
 
 _STAGES = (("joint",), ("encoder", "head"))
@@ -26,6 +27,7 @@ _NEEDS = {
     "parameters": "have parameters of its own trained",
     "after_step": "see the model after each step",
     "predictions": "see the predictions of each step",
+    "progress": "know in each step how far the training has come",
 }
 
 
@@ -38,6 +40,9 @@ class Composition(Method):
         parts: by name, in the order they were given.
         strengths: of terms, by name; 1 where none is given.
         balances: of terms whose strength is gradient-balanced, by name, in place of a strength.
+        anneals: of terms whose strength, fixed or gradient-balanced, falls to 0 over that share of the training, at its
+            end; by name. A loop then tells the method of each step, with :meth:`at`.
+        notes: what a log is to say, before what the parts have to say.
 
     Example:
         >>> from ordinal_entropy.methods import create
@@ -46,11 +51,15 @@ class Composition(Method):
         ('huber+ld', True)
     """
 
+    progress: Tensor  # of the training, from 0 in its first step to 1 in its last, as it was told last
+
     def __init__(
         self,
         parts: Mapping[str, Method],
         strengths: Mapping[str, float] | None = None,
         balances: Mapping[str, Balance] | None = None,
+        anneals: Mapping[str, float] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         super().__init__()
         if not parts:
@@ -61,7 +70,7 @@ class Composition(Method):
             if type(part) is not Method and part.kind not in KINDS:
                 raise ValueError(f"expected kind of {name!r} to be one of {', '.join(KINDS)}, got {part.kind!r}")
         terms = [name for name, part in parts.items() if overrides(part, "term")]
-        for name in (*(strengths or {}), *(balances or {})):
+        for name in (*(strengths or {}), *(balances or {}), *(anneals or {})):
             if name not in terms:
                 raise ValueError(f"expected strengths of terms ({', '.join(terms) or 'there are none'}), got {name!r}")
         for name, balance in (balances or {}).items():
@@ -70,13 +79,19 @@ class Composition(Method):
                 raise ValueError(f"expected a Balance(..., terms={own}) for {name!r}, got one of terms={came}")
         self.parts = nn.ModuleDict(parts)
         self.balances = nn.ModuleDict(balances or {})
-        self.strengths = dict.fromkeys(terms, 1.0)
+        self.strengths = {name: 1.0 for name in terms if name not in self.balances}  # of those that are fixed
         self.strengths |= {name: _strength(name, given) for name, given in (strengths or {}).items()}
+        shares = {name: _anneal(name, given) for name, given in (anneals or {}).items()}
+        self.anneals = {name: share for name, share in shares.items() if share > 0}
+        # on the device, so that a CUDA graph sees what it is told; it follows from the step, so no checkpoint has it
+        self.register_buffer("progress", torch.zeros(()), persistent=False)
+        self._told = False  # of a step
+        self._notes = self.notes = tuple(notes)
         self.steps = 0  # of this process, for messages
         self._t: int | None = None  # numbers of a target, after `prepare`
         self._predicting = self._only("head", "loss")
         self._weighting, self._mixing, self._smoothing, self._averaging = (self._only(kind) for kind in _ONE_OF)
-        self._terms = [name for name in parts if name in self.strengths or name in self.balances]
+        self._terms = terms
         self._set_stages()
 
     @property
@@ -135,14 +150,36 @@ class Composition(Method):
             }
             asked = [part.kind] if part.kind in KINDS else []
             asked += [*part.needs, *(need for need, there in further.items() if there)]
+            asked += ["progress"] if name in self.anneals else []
             for need in asked:
                 found.setdefault(need, name)
         return found
 
+    def at(self, step: int, steps: int) -> None:
+        """Told before each step of a training where the strength of a term is annealed; else there is no need.
+
+        Args:
+            step: counted from 0.
+            steps: of the whole training, both stages of two.
+
+        Example:
+            >>> from ordinal_entropy.methods import create
+            >>> method = create("oe", strength=1.0, anneal=0.5)
+            >>> method.at(3, steps=5)
+            >>> method.progress
+            tensor(0.7500)
+        """
+        if not self.anneals:
+            return
+        if not 0 <= step < math.inf or not 0 < steps < math.inf:
+            raise ValueError(f"expected a step from 0 of a number of steps, got {step} of {steps}")
+        self._told = True
+        self.progress.fill_(min(step / max(steps - 1, 1), 1.0))
+
     def prepare(self, targets: Tensor, inputs: Any = None, width: int = 0) -> None:
         """All parts look at the training rows; those that group by target are told before if batches are mixed."""
         self._t = targets.shape[1] if targets.dim() > 1 else 1
-        notes: list[str] = []
+        notes = list(self._notes)
         for name, part in self._each():
             note = part.targets_are_mixed(targets) if self.mixes else None
             part.prepare(targets, inputs, width)
@@ -277,7 +314,7 @@ class Composition(Method):
             if name in self.balances:
                 values = zip(part.term_weights().items(), self._balance(name).strengths, strict=True)
                 for (term, weight), value in values:
-                    own[f"{term}_strength" if term else "strength"] = weight * value
+                    own[f"{term}_strength" if term else "strength"] = self._annealed(name, weight * value)
             found.update(self._named(name, own))
         return found
 
@@ -295,15 +332,29 @@ class Composition(Method):
             if step.outputs is None:
                 raise ValueError(f"expected predictions beside the features for {name!r}, got none")
             step = step._replace(outputs=self.decode(step.outputs))
+        if name in self.anneals and not self._told:
+            raise ValueError(
+                f"expected to be told of each step, as the strength of {name!r} is annealed, with "
+                "method.at(step, steps) before its loss, got no such call"
+            )
         if name not in self.balances:
-            return self.strengths[name] * self._checked(name, part.term(step), step)
-        return self._balance(name).weighted(
+            return self._annealed(name, self.strengths[name] * self._checked(name, part.term(step), step))
+        found = self._balance(name).weighted(
             step.features,
             task_loss,
             lambda: [self._checked(name, term, step) for term in part.terms(step)],
             list(part.term_weights().values()),
             lambda: part.rounding(step.features, step.batch.targets),
         )
+        return self._annealed(name, found)
+
+    def _annealed(self, name: str, value: Tensor) -> Tensor:
+        """What is proportional to the strength of a term, at the present progress."""
+        if name not in self.anneals:
+            return value
+        if self.progress.device != value.device:  # once, if at all
+            self.progress = self.progress.to(value.device)
+        return annealed(self.progress, self.anneals[name]).to(value.dtype) * value
 
     def _checked(self, name: str, value: Tensor, step: Step) -> Tensor:
         """The loss or term of a part, or a ValueError that names it."""
@@ -403,6 +454,15 @@ def _strength(name: str, given: Any) -> float:
         raise TypeError(f"expected the strength of {name!r} to be a number, got {_in_words(given)}")
     if not 0 <= float(given) < math.inf:
         raise ValueError(f"expected the strength of {name!r} to be a number from 0 on, got {given}")
+    return float(given)
+
+
+def _anneal(name: str, given: Any) -> float:
+    """Of a term, checked."""
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(f"expected anneal of {name!r} to be a number, got {_in_words(given)}")
+    if not 0 <= float(given) <= 1:
+        raise ValueError(f"expected anneal of {name!r} to be a share of the training from 0 to 1, got {given}")
     return float(given)
 
 
@@ -506,8 +566,8 @@ def require(method: Composition, can: Collection[str], who: str, because: str, *
 
     Args:
         method: that is asked for.
-        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step" and "predictions"
-            where it does.
+        can: kinds of parts that the loop honours, and "views", "stages", "parameters", "after_step", "predictions" and
+            "progress" where it does.
         who: the loop, in words.
         because: why it cannot do the rest.
         maps: features are maps, with masks.

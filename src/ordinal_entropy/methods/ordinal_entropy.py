@@ -18,10 +18,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "ld-sqrt": {"tightness_weight": 0.0, "weighting": "sqrt"},
     "lt": {"diversity_weight": 0.0},
     "oe": {},
-    "ld-balanced": {"tightness_weight": 0.0},
-    "oe-balanced": {},
 }
-BALANCED = {"ld-balanced": "ld", "oe-balanced": "oe"}  # of gradient-balanced strength, and what they are otherwise
 
 DESCRIPTIONS = {
     "ld-unweighted": "L'_d: pushes the centers of the features apart, whatever their targets",
@@ -32,8 +29,6 @@ DESCRIPTIONS = {
     "ld-sqrt": "L_d with the square roots of the distances of the targets as weights",
     "lt": "L_t: pulls the features of one target to their center",
     "oe": "ordinal entropy, L_d + L_t: pushes the centers apart and pulls the features to them",
-    "ld-balanced": "L_d at a gradient-balanced strength: its gradient is a fraction of the task loss's",
-    "oe-balanced": "L_d + L_t at gradient-balanced strengths: the gradient of each is a fraction of the task loss's",
 }
 
 

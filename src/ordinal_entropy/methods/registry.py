@@ -32,7 +32,7 @@ from ordinal_entropy.methods.lds import LDS
 from ordinal_entropy.methods.mean_variance import MeanVariance
 from ordinal_entropy.methods.mixup import Mixup
 from ordinal_entropy.methods.or_cnn import ORCNN
-from ordinal_entropy.methods.ordinal_entropy import BALANCED, DESCRIPTIONS, FIXED, Regularizer, family
+from ordinal_entropy.methods.ordinal_entropy import DESCRIPTIONS, FIXED, Regularizer, family
 from ordinal_entropy.methods.ph_reg import PHReg
 from ordinal_entropy.methods.power_losses import L1, L2
 from ordinal_entropy.methods.quantile import Quantile
@@ -54,7 +54,8 @@ _HOOKS = {  # that parts of some kinds alone are asked for
     "calibrate": ("smoothing",),
     "share": ("averaging",),
 }
-_STRENGTHS = ("strength", "balance")  # options of every term, which the composition holds
+# options of every term, held by the composition
+_STRENGTHS: dict[str, Any] = {"strength": None, "balance": FRACTION, "anneal": 0.0}
 
 
 class _Entry(NamedTuple):
@@ -63,7 +64,6 @@ class _Entry(NamedTuple):
     required: tuple[str, ...]
     description: str
     term: bool  # takes a strength or a balance
-    balanced: bool = False  # takes a balance alone, and has one by default
     tunable: Mapping[str, Range] = {}  # options that a tuned comparison searches
 
 
@@ -92,7 +92,7 @@ def _family_entries() -> dict[str, _Entry]:
     for name, about in DESCRIPTIONS.items():
         taken = tuple(option for option in every if option not in FIXED[name])
         own = {option: each for option, each in Regularizer.tunable.items() if option in taken}
-        found[name] = _Entry(family(name), taken, (), about, term=True, balanced=name in BALANCED, tunable=own)
+        found[name] = _Entry(family(name), taken, (), about, term=True, tunable=own)
     return found
 
 
@@ -207,12 +207,11 @@ def options(name: str) -> tuple[str, ...]:
     Example:
         >>> options("baseline"), options("classification")
         ((), ('bins', 'low', 'high', 'decode'))
-        >>> options("oe")[:3], options("oe-balanced")[:2]
-        (('strength', 'balance', 'diversity_weight'), ('balance', 'diversity_weight'))
+        >>> options("oe")[:4]
+        ('strength', 'balance', 'anneal', 'diversity_weight')
     """
     entry = _entry(name)
-    strengths = _STRENGTHS[int(entry.balanced) :] if entry.term else ()
-    return (*strengths, *entry.options)
+    return (*(_STRENGTHS if entry.term else ()), *entry.options)
 
 
 def option_defaults(name: str) -> dict[str, Any]:
@@ -221,30 +220,33 @@ def option_defaults(name: str) -> dict[str, Any]:
     Example:
         >>> option_defaults("classification")
         {'bins': 100, 'low': None, 'high': None, 'decode': 'center'}
-        >>> option_defaults("ld")["strength"], option_defaults("ld")["rescale"]
-        (1.0, 'max')
+        >>> option_defaults("ld")["strength"], option_defaults("ld")["balance"], option_defaults("ld")["rescale"]
+        (None, 0.1, 'max')
     """
     entry = _entry(name)
     made = OrdinalEntropy if name in FIXED else entry.make
     found = {key: each.default for key, each in inspect.signature(made).parameters.items() if key in entry.options}
-    strengths = {"strength": 1.0, "balance": FRACTION if entry.balanced else None}
-    every = {**strengths, **{key: None if value is inspect.Parameter.empty else value for key, value in found.items()}}
+    every = {**_STRENGTHS, **{key: None if value is inspect.Parameter.empty else value for key, value in found.items()}}
     return {option: every[option] for option in options(name)}
 
 
-def tunable(name: str) -> dict[str, Range]:
+def tunable(name: str, *, fixed: bool = False) -> dict[str, Range]:
     """The options that a tuned comparison searches, each with its range, of all parts of a name.
+
+    Args:
+        name: of a method.
+        fixed: strengths are, so that these are searched, and no fraction of the task loss's gradient.
 
     Example:
         >>> list(tunable("lds+oe")), tunable("baseline")
-        (['lds.bandwidth', 'lds.power', 'oe.strength', 'oe.tightness_weight'], {})
-        >>> tunable("ld-balanced")["ld-balanced.balance"].high
-        1.0
+        (['lds.bandwidth', 'lds.power', 'oe.balance', 'oe.tightness_weight'], {})
+        >>> tunable("oe")["oe.balance"].high, tunable("oe", fixed=True)["oe.strength"].high
+        (1.0, 100.0)
     """
     found: dict[str, Range] = {}
     for part in split(name):
         entry = _entry(part)
-        held = {"balance": BALANCE} if entry.balanced else {"strength": STRENGTH} if entry.term else {}
+        held = {} if not entry.term else {"strength": STRENGTH} if fixed else {"balance": BALANCE}
         found |= {f"{part}.{option}": own.checked(option) for option, own in {**held, **entry.tunable}.items()}
     return found
 
@@ -268,17 +270,23 @@ def split(name: str) -> list[str]:
 def create(name: str, options: Mapping[str, Mapping[str, Any]] | None = None, /, **single: Any) -> Composition:
     """The method of that name, or of several names joined by ``+``: a module for :func:`training_loss`.
 
+    Every added term is gradient-balanced: its gradient at the features is kept at a tenth of the task loss's. Beside a
+    part of two stages, of which the first has no task loss, it has a strength of 1.
+
     Args:
         name: of :func:`names`; for example "classification+oe".
         options: of each part by its name; :func:`options` lists them.
-        single: options of a name that is one part. ``strength`` multiplies all that a term adds; ``balance`` keeps
-            the gradient of a term at that fraction of the task loss's instead.
+        single: options of a name that is one part. Of a term, ``strength`` is a fixed factor of all that it adds,
+            ``balance`` another fraction of the task loss's gradient, and ``anneal`` the share of the training over
+            which either falls to 0 at its end.
 
     Example:
         >>> import torch
         >>> method = create("ld", strength=0.5)
         >>> method(torch.eye(3), torch.tensor([0.0, 3.0, 3.0]))  # the diversity is 1.2247
         tensor(-0.6124)
+        >>> create("ld").balances["ld"].fraction
+        0.1
         >>> create("classification+oe", {"classification": {"bins": 50}, "oe": {"strength": 5.0}}).outputs(1)
         50
         >>> create("ltt")
@@ -291,17 +299,58 @@ def create(name: str, options: Mapping[str, Mapping[str, Any]] | None = None, /,
         raise ValueError(f"expected options by part, as {{{parts[0]!r}: {{...}}}}, got {', '.join(single)} of {name!r}")
     if single:
         by_part[name] = {**by_part.get(name, {}), **single}
-    for part in by_part:
+    return with_default(name, by_part)
+
+
+def with_default(
+    name: str,
+    options: Mapping[str, Mapping[str, Any]],
+    *,
+    strength: float | None = None,
+    balance: float = FRACTION,
+) -> Composition:
+    """As :func:`create`, with a strength or a fraction for all terms that have none among their options.
+
+    Args:
+        name: as there.
+        options: of each part.
+        strength: fixed; None: gradient-balanced. An option ``strength`` of None says so of one term.
+        balance: the fraction of these; not of terms beside a part of two stages, whose strength is 1 then.
+
+    Example:
+        >>> made = with_default("oe+ld+lt", {"ld": {"strength": None}, "lt": {"balance": 0.2}}, strength=5.0)
+        >>> made.strengths["oe"], {name: own.fraction for name, own in made.balances.items()}
+        (5.0, {'ld': 0.1, 'lt': 0.2})
+    """
+    parts = split(name)
+    for part in options:
         if part not in parts:
             raise ValueError(_unknown("part", part, parts))
-    made, strengths, balances = {}, {}, {}
+    given = {part: dict(options.get(part, {})) for part in parts}
+    made = {part: _made(part, own) for part, own in given.items()}
+    staged = next((part for part, own in made.items() if len(own.stages) > 1), None)
+    strengths, balances, anneals, notes = {}, {}, {}, []
     for part in parts:
-        made[part], strength, balance = _made(part, by_part.get(part, {}))
-        if strength is not None:
-            strengths[part] = strength
-        if balance is not None:
-            balances[part] = balance
-    return Composition(made, strengths, balances)
+        if not _entry(part).term:
+            continue
+        own = given[part]
+        if own.get("strength") is not None and own.get("balance") is not None:
+            raise ValueError(f"expected a strength or a balance of {part!r}, got both")
+        anneals[part] = own.get("anneal", _STRENGTHS["anneal"])
+        fixed = own.get("strength", strength)
+        if own.get("balance") is not None:
+            balances[part] = _balance(own["balance"], made[part])
+        elif fixed is not None:
+            strengths[part] = fixed
+        elif staged is None:
+            balances[part] = _balance(balance, made[part])
+        else:
+            strengths[part] = 1.0
+            notes.append(
+                f"{part}: strength 1, which nothing balances: the first of the two stages of {staged!r} has no task "
+                "loss"
+            )
+    return Composition(made, strengths, balances, anneals, notes)
 
 
 def compose(method: "str | Method | OrdinalEntropy | Iterable[Method]") -> Composition:
@@ -332,8 +381,8 @@ def compose(method: "str | Method | OrdinalEntropy | Iterable[Method]") -> Compo
     return Composition(found)
 
 
-def _made(name: str, given: Mapping[str, Any]) -> tuple[Method, float | None, Balance | None]:
-    """A part, and its strength or its balance."""
+def _made(name: str, given: Mapping[str, Any]) -> Method:
+    """A part of some options."""
     entry, taken = _entry(name), options(name)
     unknown = [option for option in given if option not in taken]
     if unknown:
@@ -346,18 +395,16 @@ def _made(name: str, given: Mapping[str, Any]) -> tuple[Method, float | None, Ba
     if not isinstance(part, Method):
         raise TypeError(f"expected {name!r} to be a subclass of ordinal_entropy.methods.Method, got {part!r}")
     _require_asked(name, part)
-    if not entry.term:
-        return part, None, None
-    balance = given.get("balance", FRACTION if entry.balanced else None)
-    if balance is None:
-        return part, given.get("strength", 1.0), None
-    if "strength" in given:
-        raise ValueError(f"expected a strength or a balance of {name!r}, got both")
-    if isinstance(balance, Balance):
-        return part, None, balance
-    if isinstance(balance, bool) or not isinstance(balance, int | float):
-        raise TypeError(f"expected balance to be a number or a Balance, got {type(balance).__name__}")
-    return part, None, Balance(balance, terms=len(part.term_weights()))
+    return part
+
+
+def _balance(given: Any, part: Method) -> Balance:
+    """Of a term, which may have been given one."""
+    if isinstance(given, Balance):
+        return given
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"expected balance to be a number or a Balance, got {type(given).__name__}")
+    return Balance(given, terms=len(part.term_weights()))
 
 
 def _require_asked(name: str, part: Method) -> None:
@@ -390,6 +437,7 @@ def _entry(name: str) -> _Entry:
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
-    near = difflib.get_close_matches(str(name).lower(), known, n=3)
+    begins = [each for each in known if str(name).lower().startswith(f"{each}-")]  # as "oe" of "oe-balanced"
+    near = list(dict.fromkeys([*begins, *difflib.get_close_matches(str(name).lower(), known, n=3)]))[:3]
     like = f"a {kind} like {' or '.join(map(repr, near))}" if near else f"the name of a {kind}"
     return f"expected {like}, got {name!r}; there are {', '.join(known)}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.recipes.values import require_at_least_1, require_not_negative, require_positive
 
 
@@ -48,9 +49,9 @@ class Perceptron:
 class MethodOptions:
     """Options of methods: each part of a method takes those that it knows."""
 
-    strength: float = 1.0  # of the regularization beside the task loss
+    strength: float | None = None  # of added terms, fixed; none: gradient-balanced
     tightness_weight: float = 1.0  # oe: of the tightness beside the diversity, lambda_t; the strength multiplies both
-    balance: float = 0.1  # ld-balanced, oe-balanced: gradient of a term, as a fraction of the task loss's
+    balance: float = FRACTION  # of terms without a strength: their gradient, as a fraction of the task loss's
     rescale: Literal["authors", "max", "none"] = "authors"  # weights (w - min) / max, w / max, or raw as in the paper
     bins: int = 100  # heads: uniform over the range of the targets
     decode: Literal["center", "left"] = "center"  # classification: where in its bin a prediction lies; authors: left
@@ -58,7 +59,7 @@ class MethodOptions:
 
     def __post_init__(self) -> None:
         """Values that no method can have."""
-        require_not_negative(self, "strength", "tightness_weight")
+        require_not_negative(self, "tightness_weight", *(["strength"] if self.strength is not None else []))
         require_positive(self, "balance")
         if self.bins < 2:
             raise ValueError(f"expected bins to be at least 2, got {self.bins}")

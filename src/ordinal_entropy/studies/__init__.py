@@ -128,6 +128,8 @@ def resolve(name: str, settings: Settings = (), preset: str = "paper") -> Resolv
     def recipe_of(preset: str) -> Any:
         if study.recipes is None:
             recipe = tasks.recipe(task, preset)
+            if recipe.method.strength is None:
+                recipe = changed(recipe, {"method.strength": study.strength})
         else:
             recipe = lookup(f"preset of {name}", preset, study.recipes)
         names = dict(zip(leaves(recipe), flat(described(recipe)), strict=True))  # full -> short

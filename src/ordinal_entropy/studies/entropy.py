@@ -25,7 +25,7 @@ from ordinal_entropy.studies.claims import ESTIMATORS
 from ordinal_entropy.studies.grid import Variant, seeds_from
 from ordinal_entropy.studies.saved_features import ENTROPIES_REMEDY, Subject
 from ordinal_entropy.studies.study import Picture, Study, draws
-from ordinal_entropy.studies.table1 import SCALES
+from ordinal_entropy.studies.table1 import SCALES, STRENGTH
 
 _MOST_BINS = 4  # which is as many lines as can be told apart
 _DEPTH = Subject(
@@ -187,6 +187,7 @@ def _study_of_operators(operator: str) -> Study:
         least_seeds=1,
         further=partial(saved_features.further, subject),
         report=partial(saved_features.report, subject),
+        strength=STRENGTH,
         scale=subject.scale,
         notes=_NOTES_ON_OPERATORS,
         picture=_draws_entropies(f"figA-{operator}", subject),

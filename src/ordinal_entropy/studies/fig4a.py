@@ -14,7 +14,7 @@ from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.studies.study import Study, draws
-from ordinal_entropy.studies.table1 import SCALES
+from ordinal_entropy.studies.table1 import SCALES, STRENGTH
 
 Rescale = Literal["authors", "max", "none"]
 
@@ -61,6 +61,7 @@ def _study(operator: str, figure: str) -> Study:
         fixed=lambda keys: {"operator": operator, "samples": keys.samples[0], "rescale": keys.rescales[0]},
         variants=_variants,
         paper=partial(_paper, operator),
+        strength=STRENGTH,
         scale=SCALES[operator],
         notes=("With rescale=authors and M = 2 the only pair has weight 0: that row is the baseline again.",),
         picture=draws(f"Error against M, {operator} operator", lambda summary, _: _drawn(summary, SCALES[operator])),

@@ -9,8 +9,7 @@ from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.studies.study import Study, draws
-from ordinal_entropy.studies.table1 import SCALES
-from ordinal_entropy.tasks import recipe
+from ordinal_entropy.studies.table1 import SCALES, STRENGTH
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ def _variants(keys: Fig4b) -> list[Variant]:
 def _paper(operator: str, keys: Fig4b, variants: Sequence[Variant]) -> dict[str, Score]:
     """Table 1 has the point at the published strength."""
     known = paper.TABLE1[operator]
-    published = Variant(keys.method, (("strength", recipe(operator).method.strength),))
+    published = Variant(keys.method, (("strength", STRENGTH),))
     at = {published.name: known[keys.method]} if published in variants and keys.method in known else {}
     return {"baseline": known["baseline"], **at}
 

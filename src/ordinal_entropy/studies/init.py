@@ -14,7 +14,7 @@ from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, methods_known, seeds_from
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.studies.study import Study, draws
-from ordinal_entropy.studies.table1 import METHODS, curves_of
+from ordinal_entropy.studies.table1 import METHODS, STRENGTH, curves_of
 
 _SCALE = 1e-3
 
@@ -61,6 +61,7 @@ STUDIES = {
         fixed=lambda keys: {"operator": keys.operator, "initial": "default"},
         variants=_variants,
         paper=_paper,
+        strength=STRENGTH,
         scale=_SCALE,
         picture=draws(
             lambda summary: f"Both initialisations, {summary['task']} operator", partial(curves_of, _DRAWN, _SCALE)

@@ -34,6 +34,7 @@ class Study(NamedTuple):
     )  # its further scores, likewise
     measured: Callable[..., dict[str, Any]] | None = None  # (keys, recipe, device, progress): in place of training
     recipes: Mapping[str, Any] | None = None  # presets of its own in place of the task's; it then needs no dataset
+    strength: float = 1.0  # of terms, fixed, where a preset of the task has none
     least_seeds: int = 2  # an interval needs two
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe that the task has nothing against
     further: Callable[[Sequence[Variant], Sequence[Plan], Path, str], dict[str, Any]] | None = (

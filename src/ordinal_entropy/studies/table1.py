@@ -28,6 +28,7 @@ METHODS = (
     "ld-sqrt",
     "classification",
 )
+STRENGTH = 1e-3  # of the regularizer on operators, as published
 SCALES = {"linear": 1e-3, "nonlinear": 1e-2}  # of the errors, as the paper prints them
 _DRAWN = {name: name for name in ("baseline", "ld-unweighted", "ld", "ld-no-norm")}  # as many as can be told apart
 _WITHOUT_SAMPLES = ("baseline", "classification")
@@ -76,6 +77,7 @@ def _study(operator: str) -> Study:
         fixed=lambda keys: {"operator": operator, "samples": keys.samples[0]},
         variants=lambda keys: variants(keys.methods, keys.samples),
         paper=lambda keys, variants: published(operator, variants),
+        strength=STRENGTH,
         scale=SCALES[operator],
         picture=draws(f"Table 1 during training, {operator} operator", partial(curves_of, _DRAWN, SCALES[operator])),
     )

@@ -15,6 +15,7 @@ from ordinal_entropy.studies import cost, paper
 from ordinal_entropy.studies.cost import Measured
 from ordinal_entropy.studies.grid import Variant
 from ordinal_entropy.studies.study import Study
+from ordinal_entropy.studies.table1 import STRENGTH
 from ordinal_entropy.training.plans import Progress
 
 
@@ -64,14 +65,16 @@ def _measured(m: int, inputs: torch.Tensor, targets: torch.Tensor, keys: Table6,
     head = nn.Linear(width, 1)
     model = nn.Sequential(body, head).to(inputs.device)
     own = chosen.method
-    options = {"strength": own.strength, "rescale": own.rescale, "grouping": "none", "max_samples": m}
-    method = methods.create("ld", **options) if m else methods.create("baseline")
+    options = {"ld": {"rescale": own.rescale, "grouping": "none", "max_samples": m}} if m else {}
+    name = "ld" if m else "baseline"
+    method = methods.with_default(name, options, strength=own.strength, balance=own.balance)
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
 
     def steps(count: int) -> None:
         for _ in range(count):
             features = body(inputs)
-            loss = nn.functional.mse_loss(head(features), targets) + method(features, targets)
+            task = nn.functional.mse_loss(head(features), targets)
+            loss = task + method(features, targets, task_loss=task)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -86,6 +89,7 @@ STUDIES = {
         task=lambda keys: "linear",
         fixed=lambda keys: {"operator": "linear", "samples": None, "tf32": False, "dtype": "float32"},
         variants=lambda keys: [_variant(m) for m in (0, *keys.samples)],
+        strength=STRENGTH,
         measured=_summary,
         notes=("The paper's memory is that of the whole process on its GPU.",),
     )

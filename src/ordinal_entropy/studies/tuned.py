@@ -32,18 +32,35 @@ class TunedStudy(NamedTuple):
     budget: Budget
 
     def ranges(self) -> dict[str, dict[str, Range]]:
-        """The settings of each row that are searched; options that the user has set are left alone."""
+        """The settings of each row that are searched; options that the user has set are left alone.
+
+        Of a term the fraction of the task loss's gradient is, or the strength where the recipe has a fixed one, or the
+        method two stages.
+        """
         decay = {"weight_decay": _around(_WEIGHT_DECAY, self.recipe.training.weight_decay)}
-        fixed = {f"{part}.{option}" for part, option, _ in tasks.part_options(self.recipe)}
-        fixed |= {f"{name.rpartition('.')[0]}.strength" for name in fixed if name.endswith(".balance")}
-        strength = self.recipe.method.strength
+        given = tasks.part_options(self.recipe)
+        set_by_hand = {f"{part}.{option}" for part, option, _ in given}
+        for part, option, value in given:
+            if option in ("strength", "balance") and value is not None:
+                set_by_hand |= {f"{part}.strength", f"{part}.balance"}
+        strength, balance = self.recipe.method.strength, self.recipe.method.balance
         found = {}
         for row in self.methods:
-            own = {name: each for name, each in methods.tunable(row).items() if name not in fixed}
+            own = methods.tunable(row, fixed=strength is not None or self._staged(row))
+            own = {name: each for name, each in own.items() if name not in set_by_hand}
+            values = {"strength": 1.0 if strength is None else strength, "balance": balance}
             found[row] = decay | {
-                name: _around(each, strength) if name.endswith(".strength") else each for name, each in own.items()
+                name: _around(each, values.get(name.rpartition(".")[2], 0)) for name, each in own.items()
             }
         return found
+
+    def _staged(self, row: str) -> bool:
+        """Whether a row has two stages, of which the first has no task loss to balance a term against."""
+        options: dict[str, dict[str, Any]] = {part: {} for part in methods.split(row)}
+        for part, option, value in tasks.part_options(self.recipe):
+            if part in options:
+                options[part][option] = value
+        return len(methods.with_default(row, options).stages) > 1
 
     def set_to(self, recipe: Any, settings: Settings) -> Any:
         """The recipe at the settings of a trial."""

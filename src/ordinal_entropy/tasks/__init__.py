@@ -56,7 +56,8 @@ _DATA = {  # packages with a module ``data`` and a module ``generated``
 _CLASSICAL = {"tabular": "ordinal_entropy.tasks.tabular.classical"}  # modules with ``ROWS`` that are no methods
 
 TASK = "task"  # names the task beside the keys of a recipe, in files
-_OF_METHODS = {each.name for each in fields(MethodOptions)} - {"options"}
+_STRENGTHS = ("strength", "balance")  # keys of a recipe, for terms that have neither among their own options
+_OF_METHODS = {each.name for each in fields(MethodOptions)} - {"options", *_STRENGTHS}
 
 
 class Task(NamedTuple):
@@ -237,8 +238,8 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
     """The method of a run on images or tables; operators make theirs in ``tasks.operators.train``, likewise.
 
     Every part takes, of the keys of the recipe and of what its loop offers, the options that it knows; then its own
-    ones out of ``method.options``, which win. The recipe's ``bins`` are those of heads alone. A
-    strength of its own replaces a balance, and the other way round.
+    ones out of ``method.options``, which win: a strength of its own over a balance too, and the other way round. The
+    recipe's ``bins`` are those of heads alone.
 
     Args:
         plan: of the run.
@@ -257,13 +258,11 @@ def method_of(plan: Plan, **offered: Any) -> methods.Composition:
         found[part] = {key: value for key, value in offered.items() if key in known}
         if methods.kind(part) != "head":  # the bins of a recipe are those of predictions
             found[part].pop("bins", None)
-        if "strength" in known:  # fixed, unless told otherwise
-            found[part].pop("balance", None)
     for part, option, value in part_options(plan.recipe):
         if part in found:
-            found[part].pop({"strength": "balance", "balance": "strength"}.get(option, ""), None)
             found[part][option] = value
-    return methods.create(plan.method, found)
+    strengths = {key: getattr(plan.recipe.method, key) for key in _STRENGTHS}
+    return methods.with_default(plan.method, found, **strengths)
 
 
 def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
@@ -277,9 +276,9 @@ def part_options(recipe: Any) -> list[tuple[str, str, Any]]:
     for setting in recipe.method.options:
         name, _, text = setting.partition("=")
         found.append((*_part_and_option(name), option_value(name, text)))
-    balanced = {part for part, option, _ in found if option == "balance"}
-    for part, option, _ in found:
-        if option == "strength" and part in balanced:
+    balanced = {part for part, option, value in found if option == "balance" and value is not None}
+    for part, option, value in found:
+        if option == "strength" and value is not None and part in balanced:
             raise ValueError(f"expected a strength or a balance of {part!r}, got both")
     return found
 
@@ -301,7 +300,7 @@ def option_value(name: str, text: str) -> Any:
     if isinstance(default, bool) and not isinstance(value, bool):
         raise ValueError(f"expected true or false for method.{part}.{option}, got {text!r}")
     wrong = isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value)
-    if wrong and (type(default) in (int, float) or (option == "balance" and value is not None)):
+    if wrong and (type(default) in (int, float) or (option == "strength" and value is not None)):
         raise ValueError(f"expected a number for method.{part}.{option}, got {text!r}")
     if option == "generator" and value is not None:
         raise ValueError(f"expected no method.{part}.generator, which is an object of Python's, got {text!r}")

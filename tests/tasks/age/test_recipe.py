@@ -90,7 +90,7 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
 def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path):
     """The scores of training are those of the weights that were written, to the last digits of float64."""
     recipe = tiny(drawn, "precision=float64")
-    plan = Plan("oe-balanced", 0, recipe)
+    plan = Plan("oe", 0, recipe)
     (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = AGE.train([plan._replace(recipe=tiny(drawn))], device="cpu", folder=tmp_path / "single")
     folder = tmp_path / "runs" / run_names([plan])[0]
@@ -226,7 +226,8 @@ def test_the_weight_of_the_tightness_is_that_beside_the_diversity():
     def found(name, own=recipe):
         return method_of(Plan(name, 0, own), low=1.0, high=90.0)(features, ages)
 
-    expected = methods.create("oe", diversity_weight=2.0, tightness_weight=0.2, rescale="authors")(features, ages)
+    options = {"diversity_weight": 2.0, "tightness_weight": 0.2, "rescale": "authors"}
+    expected = methods.create("oe", strength=1, **options)(features, ages)
     torch.testing.assert_close(found("oe"), expected)
     assert found("oe") != found("oe", changed(Age(), {"strength": 2.0}))
     for name in ("baseline", "ld"):
@@ -263,7 +264,7 @@ def test_a_missing_dataset_is_told_in_a_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert "agedb.csv from" in call("train", "age", "--set=data=nowhere", status=2).stderr
     assert "image_size to be at least 1" in call("train", "age", "--set=image_size=0", status=2).stderr
-    said = call("train", "age", "--preset=quick", "--set=balance=0", "--method=oe-balanced", status=2).stderr
+    said = call("train", "age", "--preset=quick", "--set=balance=0", "--method=oe", status=2).stderr
     assert "expected balance to be a positive number, got 0.0" in said
     assert list(tmp_path.iterdir()) == []
 

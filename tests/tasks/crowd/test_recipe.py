@@ -116,7 +116,7 @@ def test_train_evaluate_and_go_on(drawn, tmp_path):
 def test_double_precision_from_the_first_step_to_the_checkpoint(drawn, tmp_path):
     """The scores of training are those of the weights that were written, to the last digits of float64."""
     recipe = tiny(drawn, "precision=float64")
-    plan = Plan("oe-balanced", 0, recipe)
+    plan = Plan("oe", 0, recipe)
     (outcome,) = CROWD.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = CROWD.train([plan._replace(recipe=tiny(drawn))], device="cpu", folder=tmp_path / "single")
     folder = tmp_path / "runs" / run_names([plan])[0]

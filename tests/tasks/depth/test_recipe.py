@@ -78,7 +78,7 @@ def test_the_method_sees_3536_rows_of_a_crop_of_416_by_544(rendered):
     features, depths = torch.randn(2, 3, 26, 34), torch.randint(1, 9, (2, 1, 52, 68)).float()
     mask = depths > 2
     alone = [
-        methods.create("oe", rescale="authors")(
+        methods.create("oe", strength=1, rescale="authors")(
             features[k, :, ::4, ::4][:, :6, :8].flatten(1).T,
             depths[k, 0, ::8, ::8][:6, :8].flatten(),
             mask[k, 0, ::8, ::8][:6, :8].flatten(),
@@ -118,7 +118,7 @@ def test_train_evaluate_and_go_on(rendered, tmp_path):
 def test_double_precision_from_the_first_step_to_the_checkpoint(rendered, tmp_path):
     """The scores of training are those of the weights that were written, to the last digits of float64."""
     recipe = tiny(rendered, "precision=float64")
-    plan = Plan("oe-balanced", 0, recipe)
+    plan = Plan("oe", 0, recipe)
     (outcome,) = DEPTH.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = DEPTH.train([plan._replace(recipe=tiny(rendered))], device="cpu", folder=tmp_path / "single")
     folder = tmp_path / "runs" / run_names([plan])[0]

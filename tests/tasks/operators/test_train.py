@@ -50,7 +50,7 @@ def training_rows(job, split):
     return torch.from_numpy(x), torch.from_numpy(split.train.values[numbers])
 
 
-def plain_loss(network, job, x, y, step):
+def plain_loss(network, job, x, y, step, steps):
     features = network[:-1](x)
     out = network[-1](features)
     if job.method == "classification":
@@ -58,19 +58,26 @@ def plain_loss(network, job, x, y, step):
         which = ((y - low) / (high - low) * job.bins).floor().clamp(max=job.bins - 1).long()
         return F.cross_entropy(out, which[:, 0])
     loss = F.mse_loss(out, y)
-    if job.method.endswith("-balanced"):
-        loss = loss + balanced_loss(network, job, features, y, loss, step)
+    strength = (job.strength or 0.0) * factor(job, step, steps)
+    if job.strength is None and job.method != "baseline":
+        return loss + factor(job, step, steps) * balanced_loss(network, job, features, y, loss, step)
     count = job.rows if job.samples is None else job.samples
     drawn = drawn_rows(torch.tensor([job.seed]), torch.tensor([step]), job.rows, count)[0, 0]
     z, v = features[drawn], y[drawn]
     if job.method in FAMILY:
         options = {"rescale": job.rescale, "grouping": "none", **FAMILY[job.method]}
-        loss = loss - job.strength * functional.diversity(z, v, **options)
+        loss = loss - strength * functional.diversity(z, v, **options)
     if job.method == "oe":
-        loss = loss - job.strength * functional.diversity(z, v, rescale=job.rescale)
+        loss = loss - strength * functional.diversity(z, v, rescale=job.rescale)
     if job.method in ("lt", "oe"):
-        loss = loss + job.strength * functional.tightness(z, v)
+        loss = loss + strength * functional.tightness(z, v)
     return loss
+
+
+def factor(job, step, steps):
+    """That the strength of an annealed run falls by."""
+    share = {option: value for _, option, value in job.options}.get("anneal", 0)
+    return min(1.0, (1 - step / (steps - 1)) / share) if share else 1.0
 
 
 def balanced_loss(network, job, features, y, loss, step):
@@ -78,7 +85,7 @@ def balanced_loss(network, job, features, y, loss, step):
     own = vars(network).setdefault("balance", Balance(job.balance).double())  # no layer
     drawn = drawn_rows(torch.tensor([job.seed]), torch.tensor([step]), job.rows, job.samples)[0, 0]
     z, v = features[drawn], y[drawn]
-    if job.method == "ld-balanced":
+    if job.method == "ld":
         terms = -functional.diversity(z, v, rescale=job.rescale, grouping="none"), features[:0].sum()
     else:
         terms = -functional.diversity(z, v, rescale=job.rescale), functional.tightness(z, v)
@@ -95,7 +102,7 @@ def plain_run(job, split, settings):
     adamw = torch.optim.AdamW(network.parameters(), lr=job.learning_rate, weight_decay=job.weight_decay)
     for step in range(settings.steps):
         adamw.zero_grad()
-        plain_loss(network, job, x, y, step).backward()
+        plain_loss(network, job, x, y, step, settings.steps).backward()
         adamw.step()
     with torch.no_grad():
         out = network(torch.from_numpy(np.hstack([split.test.functions, split.test.places])))
@@ -115,7 +122,7 @@ def plain_step(job, x, y, settings, before, moments, step):
     """One step by PyTorch's own parts, from where a stack is."""
     network = plain_network(before)
     adamw = torch.optim.AdamW(network.parameters(), lr=job.learning_rate, weight_decay=job.weight_decay)
-    plain_loss(network, job, x, y, step).backward()
+    plain_loss(network, job, x, y, step, settings.steps).backward()
     flat = [[part for layer in moment for part in layer] for moment in moments]
     for k, parameter in enumerate(network.parameters()):
         mean, square = (moment[k].T.clone() if moment[k].dim() == 2 else moment[k].clone() for moment in flat)
@@ -153,9 +160,11 @@ MIXED = [
     Job("oe", seed=10, rows=40, part=2, initial="default", strength=0.1),
     Job("oe", seed=11, rows=40, part=1, initial="default", strength=0.1),
     Job("classification", seed=12, rows=40, part=1, initial="default", bins=4, decode="left"),
-    Job("ld-balanced", seed=13, rows=40, part=1, initial="default"),
-    Job("ld-balanced", seed=14, rows=40, part=2, initial="default", balance=0.5, samples=4),
-    Job("oe-balanced", seed=15, rows=40, part=2, initial="default", balance=0.3),
+    Job("ld", seed=13, rows=40, part=1, initial="default", strength=None),
+    Job("ld", seed=14, rows=40, part=2, initial="default", strength=None, balance=0.5, samples=4),
+    Job("oe", seed=15, rows=40, part=2, initial="default", strength=None, balance=0.3),
+    Job("ld", seed=16, rows=40, initial="default", strength=0.1, options=(("ld", "anneal", 1.0),)),
+    Job("oe", seed=17, rows=40, initial="default", strength=None, balance=0.3, options=(("oe", "anneal", 0.5),)),
 ]
 
 
@@ -606,10 +615,11 @@ SINGLES = StackOptions(steps=12, hidden=6, evaluate_every=12, dtype="float64")
 def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
     """Beside runs that the stack has written out, which it does not disturb; each with a learning rate of its own."""
     split = a_split(repeated=True)
-    shared = {"rows": 40, "initial": "default", "strength": 0.1}
+    shared = {"rows": 40, "initial": "default"}
+    given = {"strength": None if name == "deep+oe" else 0.1, "bins": 5}
     rates = [{"learning_rate": 1e-2, "weight_decay": 0.3}, {"learning_rate": 3e-3, "weight_decay": 0.0}]
-    jobs = [Job(name, seed=k, part=k, bins=5, **shared, **rates[k]) for k in (0, 1)]
-    beside = [Job(method, seed=2, **shared, learning_rate=5e-3) for method in ("baseline", "oe")]
+    jobs = [Job(name, seed=k, part=k, **given, **shared, **rates[k]) for k in (0, 1)]
+    beside = [Job(method, seed=2, **shared, strength=0.1, learning_rate=5e-3) for method in ("baseline", "oe")]
     if name == "first":  # whose steps are those of no other run
         assert [own.validation[-1] for own in train.train(jobs, split, SINGLES)] == pytest.approx(
             [loop_of_plain_pytorch(job, split, SINGLES) for job in jobs], rel=1e-9
@@ -624,12 +634,12 @@ def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, of_every_kind):
     assert [histories[0].test[-1], histories[2].test[-1]] == pytest.approx([h.test[-1] for h in alone], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["bent+shrunk", "deep+oe-balanced", "first"])
+@pytest.mark.parametrize("name", ["bent+shrunk", "deep+oe", "first"])
 def test_a_method_of_any_kind_goes_on_from_its_checkpoint(name, tmp_path, of_every_kind):
     split = a_split(repeated=True)
     other = name if name == "first" else "oe"
     jobs = [
-        Job(own, seed=seed, rows=40, initial="default", learning_rate=1e-2 / (1 + seed))
+        Job(own, seed=seed, rows=40, initial="default", strength=None, learning_rate=1e-2 / (1 + seed))
         for own, seed in ((name, 0), (other, 1))
     ]
     settings = replace(SINGLES, evaluate_every=3, checkpoint_every=6)
@@ -657,16 +667,17 @@ def test_options_of_one_part_reach_every_kind_of_run():
 
     assert last("oe", ("oe", "strength", 0.5)) == last("oe", strength=0.5) != last("oe")
     assert last("ld", ("oe", "strength", 0.5)) == last("ld")
-    assert (
-        last("oe-balanced", ("oe-balanced", "balance", 0.9)) == last("oe-balanced", balance=0.9) != last("oe-balanced")
-    )
+    balanced = last("oe", strength=None)
+    assert last("oe", ("oe", "balance", 0.9)) == last("oe", strength=None, balance=0.9) != balanced != last("oe")
+    assert last("oe", ("oe", "strength", None)) == balanced
+    assert last("oe", ("oe", "anneal", 1.0), strength=0.5) not in (last("oe", strength=0.5), last("baseline"))
     assert last("oe", ("oe", "grouping", 0.5)) != last("oe", ("oe", "grouping", "none")) != last("oe")
     for method, option, same in [  # by itself, and written out for the stack
-        ("oe", ("oe", "balance", 0.1), "oe-balanced"),
-        ("oe", ("oe", "tightness_weight", 1.0), "oe"),
-        ("ld", ("ld", "diversity_weight", 1.0), "ld"),
+        ("oe", ("oe", "balance", 0.1), {"strength": None}),
+        ("oe", ("oe", "tightness_weight", 1.0), {}),
+        ("ld", ("ld", "diversity_weight", 1.0), {}),
     ]:
-        assert last(method, option, samples=None) == pytest.approx(last(same, samples=None), rel=1e-9)
+        assert last(method, option, samples=None) == pytest.approx(last(method, samples=None, **same), rel=1e-9)
     one, two = (last("huber+ld", ("ld", "strength", strength)) for strength in (0.0, 50.0))
     assert one == last("huber") and two != one
 

@@ -71,10 +71,10 @@ def test_train_evaluate_and_read_back():
 
 def test_double_precision_from_the_first_step_to_the_checkpoint(tmp_path):
     """The scores of training are those of the parameters that were written, to the last digits of float64."""
-    plan = Plan("oe-balanced", 0, tiny("dtype=float64"))
+    plan = Plan("oe", 0, tiny("dtype=float64"))
     (outcome,) = TABULAR.train([plan], device="cpu", folder=tmp_path / "runs")
     (single,) = TABULAR.train([plan._replace(recipe=tiny())], device="cpu", folder=tmp_path / "single")
-    kept = load_run(tmp_path / "runs" / "oe-balanced-seed0", metric="rmse").state
+    kept = load_run(tmp_path / "runs" / "oe-seed0", metric="rmse").state
     named = [kept[name].values() for name in ("parameters", "mean", "square", "best")]
     tensors = [kept["balance"], *(tensor for values in named for tensor in values)]
     assert {tensor.dtype for tensor in tensors} == {torch.float64}
@@ -314,7 +314,7 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
 
 def test_an_ensemble_goes_on_to_the_same_numbers_and_is_evaluated(tmp_path, monkeypatch):
     recipe = tiny("network=tabm", "members=2", "dropout=0.2", "dtype=float64")
-    own = plans(recipe, ("baseline", "huber+oe-balanced"), seeds=(0,))
+    own = plans(recipe, ("baseline", "huber+oe"), seeds=(0,))
     whole = TABULAR.train(own, device="cpu", folder=tmp_path / "whole")
     monkeypatch.setattr(train, "_SECONDS", 0.0)
     save, saved = train.save_run, []

@@ -23,7 +23,8 @@ from ordinal_entropy.training.stacked.network import Shape
 from of_every_kind import NAMES
 
 SETTINGS = Settings(epochs=3, batch_size=22, feature_rows=0)
-OPTIONS = {"strength": 0.5, "balance": 20.0, "rescale": "max", "grouping": "unique"}  # strong, to be seen
+OPTIONS = {"strength": 0.5, "rescale": "max", "grouping": "unique"}
+BALANCED = {"balance": 20.0}  # strong, to be seen
 
 
 def a_table():
@@ -47,12 +48,13 @@ def views(seeds=(0, 1, 2)):
 
 
 def job(method, seed, view, *, embedding="none", dtype=torch.float32, network=None, **options):
+    """With terms of a fixed strength, or with a balance, if such is given, gradient-balanced."""
     own = {}
     for part in methods.split(method):
         known = methods.options(part)
         own[part] = {name: value for name, value in {**OPTIONS, "bins": 7, **options}.items() if name in known}
-        if "strength" in known:
-            own[part].pop("balance")
+        if "balance" in own[part]:
+            del own[part]["strength"]
     made = methods.create(method, own)
     shape = Shape(view.numbers, view.train.inputs.shape[1], made.outputs(1), 8, embedding=embedding, dtype=dtype)
     shape = replace(shape, embedding_size=4, waves=3, pieces=4, **(network or {}))
@@ -137,6 +139,7 @@ def alone(job):
                 features = encoder(batch.inputs, int(dropped) if job.shape.dropout else None)
             losses = []
             for place, (own, z) in enumerate(zip(each, features, strict=True)):
+                own.method.at(epoch * steps + step, 3 * steps)
                 own_head = partial(head, place=place)
                 found = methods.step_from(z, own.method, own_head, batch, methods.squared_error, stage=stage)
                 losses.append(own.method.loss(found, stage))
@@ -179,7 +182,8 @@ def test_a_stack_is_a_loop_of_plain_pytorch(own_rates, embedding, dtype, rel):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_of_any_kind_is_a_loop_of_plain_pytorch(name, own_rates, of_every_kind):
     seen_by = views((0, 1))
-    jobs = [job(name, seed, seen_by[seed], dtype=torch.float64) for seed in (0, 1)]
+    given = BALANCED if name == "deep+oe" else {}
+    jobs = [job(name, seed, seen_by[seed], dtype=torch.float64, **given) for seed in (0, 1)]
     jobs = with_own_rates(jobs) if own_rates else jobs
     _, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
@@ -197,22 +201,24 @@ TABM = {"network": "tabm", "members": 3}
 def test_tabm_and_dropout_are_a_loop_of_plain_pytorch(network, own_rates):
     """A stack of what is computed together and run by run, with balances of each member."""
     view = views((0,))[0]
-    names = ("baseline", "ld", "oe-balanced", "huber", "c-mixup")
-    jobs = [
-        job(name, 0, view, dtype=torch.float64, embedding="piecewise", network=network, grouping=0.5) for name in names
-    ]
+    given = {"dtype": torch.float64, "embedding": "piecewise", "network": network, "grouping": 0.5}
+    names = ("baseline", "ld", "huber", "c-mixup")
+    terms = [("oe", BALANCED), ("oe", {"anneal": 0.5}), ("oe", {**BALANCED, "anneal": 1.0}), ("koleo", {"anneal": 1.0})]
+    jobs = [job(name, 0, view, **given) for name in names]
+    jobs += [job(name, 0, view, **given, **options) for name, options in terms]
     jobs = with_own_rates(jobs) if own_rates else jobs
     _, history = trained(jobs)
     for own, scores in zip(jobs, history[-1], strict=True):
         found = [scores["validation"]["rmse"], scores["test"]["rmse"]]
         assert found == pytest.approx(alone(own), rel=1e-8), own.method.name
-    assert len({scores["test"]["rmse"] for scores in history[-1]}) == len(names)
+    assert len({scores["test"]["rmse"] for scores in history[-1]}) == len(jobs)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "classification"])
 def test_with_members_a_method_of_any_kind_is_a_loop_and_goes_on_from_its_state(name, of_every_kind):
     view = views((0,))[0]
-    jobs = [job(name, 0, view, dtype=torch.float64, network={**TABM, "dropout": 0.2})]
+    given = BALANCED if name == "deep+oe" else {}
+    jobs = [job(name, 0, view, dtype=torch.float64, network={**TABM, "dropout": 0.2}, **given)]
     whole, history = trained(jobs)
     scores = history[-1][0]
     assert [scores["validation"]["rmse"], scores["test"]["rmse"]] == pytest.approx(alone(jobs[0]), rel=1e-8)
@@ -323,7 +329,7 @@ def test_runs_do_not_depend_on_what_trains_beside():
     seen_by = views()
     jobs = [job("baseline", seed, seen_by[seed]) for seed in seen_by]
     jobs += [job("oe", seed, seen_by[seed], strength=strength) for strength in (0.1, 10.0) for seed in seen_by]
-    jobs += [job("oe-balanced", seed, seen_by[seed], balance=balance) for balance in (0.1, 1.0) for seed in seen_by]
+    jobs += [job("oe", seed, seen_by[seed], balance=balance) for balance in (0.1, 1.0) for seed in seen_by]
     assert len({own.shape.inputs for own in jobs}) > 1
     assert len({len(view.train.targets) for view in seen_by.values()}) == 3
     _, beside = trained(jobs)
@@ -379,7 +385,7 @@ def test_runs_of_a_seed_begin_alike_and_methods_differ():
 
 def test_a_run_that_diverges_does_not_disturb_the_others():
     view = views((0,))[0]
-    jobs = [job("oe-balanced", 0, view, balance=balance) for balance in (0.1, 0.2)]
+    jobs = [job("oe", 0, view, balance=balance) for balance in (0.1, 0.2)]
     scored = Scored(jobs, SETTINGS, device="cpu")
     parameters_of(scored, 1)["0.weight"][0, 0] = math.nan
     history = [train_epoch(scored) for _ in range(3)]
@@ -391,7 +397,8 @@ def test_a_run_that_diverges_does_not_disturb_the_others():
 def test_going_on_ends_in_the_same_numbers():
     """From copies of the states, in stacks of other runs than before."""
     seen_by = views()
-    jobs = [job(method, seed, seen_by[seed]) for method in ("baseline", "oe-balanced") for seed in seen_by]
+    kinds = (("baseline", {}), ("oe", {**BALANCED, "anneal": 1.0}))
+    jobs = [job(method, seed, seen_by[seed], **options) for method, options in kinds for seed in seen_by]
     whole, history = trained(jobs, epochs=4)
     half, _ = trained(jobs, epochs=2)
     states = [(Path(), half.state(run)) for run in range(len(jobs))]
@@ -407,7 +414,7 @@ def test_going_on_ends_in_the_same_numbers():
 @pytest.mark.parametrize("network", [None, {**TABM, "dropout": 0.2}], ids=["perceptron", "tabm"])
 @pytest.mark.parametrize(
     "names",
-    [("baseline", "oe", "oe-balanced", "huber", "classification", "coral", "balanced-mse", "c-mixup", "ema"), ("rnc",)],
+    [("baseline", "oe", "ld", "huber", "classification", "coral", "balanced-mse", "c-mixup", "ema"), ("rnc",)],
     ids=["one stage", "two stages"],
 )
 def test_runs_of_several_rates_are_as_alone_and_go_on_in_other_stacks(names, network):
@@ -415,8 +422,8 @@ def test_runs_of_several_rates_are_as_alone_and_go_on_in_other_stacks(names, net
     seen_by = views((0, 1))
     jobs = with_own_rates(
         [
-            job(name, seed, seen_by[seed], dtype=torch.float64, embedding="periodic", network=network)
-            for name in names
+            job(name, seed, seen_by[seed], dtype=torch.float64, embedding="periodic", network=network, **given)
+            for name, given in ((name, BALANCED if name == "ld" else {}) for name in names)
             for seed in seen_by
             for _ in range(2)
         ]
@@ -461,12 +468,13 @@ def test_the_best_parameters_are_those_of_the_best_epoch():
 def test_balanced_strengths_are_in_the_log():
     """The same in one call for all runs and run by run."""
     view = views((0,))[0]
-    jobs = [job(name, 0, view, dtype=torch.float64) for name in ("oe-balanced", "huber+oe-balanced", "oe")]
+    kinds = (("oe", BALANCED), ("huber+oe", BALANCED), ("oe", {}))
+    jobs = [job(name, 0, view, dtype=torch.float64, **options) for name, options in kinds]
     jobs[1].method.parts["huber"].delta = 1e6  # squared everywhere: half the squared error by its scale
     scored, _ = trained(jobs)
     one, two, fixed = scored.scalars()
     assert fixed == {} and list(one) == ["diversity_strength", "tightness_strength"]
-    assert list(two) == ["oe-balanced/diversity_strength", "oe-balanced/tightness_strength"]
+    assert list(two) == ["oe/diversity_strength", "oe/tightness_strength"]
     assert min(*one.values(), *two.values()) > 0
 
 

@@ -228,7 +228,7 @@ def run(method, folder, settings=None, data=None) -> Training:
     return module
 
 
-@pytest.mark.parametrize("method", [*MADE, "binned+rare+mixed+smooth+pull", "oe-balanced"])
+@pytest.mark.parametrize("method", [*MADE, "binned+rare+mixed+smooth+pull", "oe"])
 def test_the_loss_of_a_step_is_that_of_the_contract(tmp_path, method, monkeypatch):
     """In float64, with the same encoder, head, batch and draws: of the first step of every epoch."""
     found, expected = [], []
@@ -329,7 +329,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence():
 
 def test_steps_are_a_graph_only_where_the_device_does_all_of_it():
     made = {}
-    for method in [*MADE, "oe", "oe-balanced", "classification", "baseline", "rare+oe"]:
+    for method in [*MADE, "oe", "classification", "baseline", "rare+oe"]:
         options = {"low": 0.0, "high": 9.0} if method == "classification" else {}
         own = methods.create(method, **options)
         made[method] = Training(a_network(own.outputs(1)), own, l1, Errors(), some_data(), SETTINGS, seed=5)._capturable
@@ -337,9 +337,9 @@ def test_steps_are_a_graph_only_where_the_device_does_all_of_it():
 
 
 def test_a_run_folder_without_the_state_of_a_method_is_still_scored(drawn, tmp_path):
-    plan = plan_of(drawn, "oe-balanced", epochs=1)
+    plan = plan_of(drawn, "oe", epochs=1)
     (outcome,) = AGE.train([plan], device="cpu", folder=tmp_path)
-    path = tmp_path / "oe-balanced-seed3"
+    path = tmp_path / "oe-seed3"
     for name in ("last.ckpt", "best.ckpt"):
         content = torch.load(path / name, weights_only=True)
         state = content["state_dict"]

@@ -32,7 +32,8 @@ def test_what_is_computed_together():
     targets = torch.tensor([[0.0], [1.0], [1.0]])
     rank = lambda own, y=targets: kind_of(own, y).rank  # noqa: E731
     assert rank(member("baseline")) == 0
-    assert {rank(member(name)) for name in ("ld", "oe", "lt", "oe-balanced")} == {1}
+    assert {rank(member(name)) for name in ("ld", "oe", "lt")} == {1}
+    assert rank(member("oe", strength=1.0)) == rank(member("oe", strength=1.0, anneal=1.0)) == 1
     assert rank(member("lt"), torch.tensor([[0.0], [1.0]])) == 0  # nothing to pull
     heads = ("classification", "ce", "hl-gauss", "mean-variance", "or-cnn", "corn", "quantile")
     assert {rank(member(name)) for name in (*heads, "huber", "gar")} == {2}
@@ -64,7 +65,7 @@ def test_strengths_of_alike_runs_are_their_own():
         member("ld", 0, 5, strength=0.1, grouping="none"),
         member("ld", 1, 5, strength=0.7, grouping="none"),
         member("ld-sqrt", 2, 5, strength=0.2, grouping="none"),
-        member("ld-balanced", 3, 5, balance=0.4, grouping="none"),
+        member("ld", 3, 5, balance=0.4, grouping="none"),
     ]
     given = rows(4)
     order = order_of(own, given)
@@ -104,7 +105,7 @@ def test_settings_in_common_are_those_of_the_optimizer_and_others_add_no_calls()
     assert len(groups[1]["params"]) == 2 * len(groups[2]["params"])
 
 
-@pytest.mark.parametrize("names", [("baseline", "oe-balanced", "huber"), ("rnc", "rnc")])
+@pytest.mark.parametrize("names", [("baseline", "oe", "huber"), ("rnc", "rnc")])
 def test_a_state_of_runs_of_several_rates_is_gone_back_to(names):
     members = [replace(member(name, seed), learning_rate=1e-2 / (1 + seed)) for seed, name in enumerate(names)]
     stack = stack_of(members)
@@ -121,7 +122,7 @@ def test_a_state_of_runs_of_several_rates_is_gone_back_to(names):
 
 
 def test_a_state_is_gone_back_to():
-    names = ("baseline", "oe-balanced", "huber")
+    names = ("baseline", "oe", "huber")
     stack = stack_of([member(name, seed) for seed, name in enumerate(names)])
     stack.advance(3)
     before = {name: tensor.clone() for name, tensor in stack.state.items()}
@@ -136,7 +137,7 @@ def test_a_state_is_gone_back_to():
 
 
 def test_runs_go_on_in_another_stack():
-    members = [member("baseline", 0), member("oe-balanced", 1), member("huber", 2)]
+    members = [member("baseline", 0), member("oe", 1), member("huber", 2)]
     whole = stack_of(members, batch_size=7)
     whole.advance(6)  # two epochs
     states = [whole.run_state(run) for run in range(3)]

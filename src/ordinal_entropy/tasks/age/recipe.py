@@ -61,7 +61,7 @@ class Age:
     data: Faces = Faces()
     model: Backbone = Backbone()
     training: AgeTraining = AgeTraining(epochs=90, batch_size=256, milestones=(60, 80))
-    method: MethodOptions = MethodOptions()
+    method: MethodOptions = MethodOptions(strength=1.0)
 
 
 PRESETS = {
@@ -69,12 +69,12 @@ PRESETS = {
     "small": preset(
         Age(),
         """backbone=resnet18 image_size=112 padding=8
-        epochs=40 milestones=27,36 precision=bf16 graph=true""",
+        epochs=40 milestones=27,36 precision=bf16 graph=true strength=none""",
     ),
     "quick": preset(
         Age(),
         """generated=4000 backbone=test_resnet image_size=56 padding=4
-        epochs=8 batch_size=64 learning_rate=5e-3 milestones=5,7 feature_rows=256""",
+        epochs=8 batch_size=64 learning_rate=5e-3 milestones=5,7 feature_rows=256 strength=none""",
     ),
 }
 

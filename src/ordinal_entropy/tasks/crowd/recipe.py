@@ -138,7 +138,7 @@ class Crowd:
 _CROPS = preset(
     Crowd(),
     """border=kept reduce=sum batch_norm=true mirror=true
-    loss=mse optimizer=adamw schedule=one-cycle weight_decay=1e-2 clip=1 epochs=8 strength=1""",
+    loss=mse optimizer=adamw schedule=one-cycle weight_decay=1e-2 clip=1 epochs=8 strength=none""",
 )
 PRESETS = {
     "paper": Crowd(),  # of CSRNet; it begins with weights of ImageNet, without which this rate hardly learns

@@ -125,19 +125,19 @@ class Depth:
         clip=0.1,
         feature_rows=64,  # images, of each of which 24 pixels are saved
     )
-    method: OnPixels = OnPixels(bins=256)
+    method: OnPixels = OnPixels(bins=256, strength=1.0)
 
 
 _NEWCRFS = "model=newcrfs loss=silog"  # what is the model's own
 _SMALL = preset(
     Depth(),
     """height=240 width=320 backbone=tf_efficientnet_lite0 pretrained=lite0 channels=64 start=2.5
-    epochs=20 learning_rate=1e-3 clip=1 precision=bf16 graph=true flip=true""",
+    epochs=20 learning_rate=1e-3 clip=1 precision=bf16 graph=true flip=true strength=none""",
 )
 _QUICK = preset(
     Depth(),
     """generated=600 height=72 width=96 backbone=test_resnet channels=16 start=3
-    epochs=10 learning_rate=5e-3 clip=1 feature_rows=32""",
+    epochs=10 learning_rate=5e-3 clip=1 feature_rows=32 strength=none""",
 )
 PRESETS = {
     "paper": preset(Depth(), "flip=true"),

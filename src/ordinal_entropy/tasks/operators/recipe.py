@@ -103,15 +103,19 @@ class Operators:
 PRESETS = {
     "linear": {
         "paper": Operators(),
-        "quick": preset(Operators(), "steps=3000 test_rows=10_000 evaluate_every=250"),
+        "quick": preset(Operators(), "steps=3000 test_rows=10_000 evaluate_every=250 strength=none"),
     },
     "nonlinear": {
         "paper": preset(Operators(), "operator=nonlinear steps=100_000 test_rows=10_000"),
-        "quick": preset(Operators(), "operator=nonlinear steps=6000 test_rows=2000 paths=2000 evaluate_every=500"),
+        "quick": preset(
+            Operators(), "operator=nonlinear steps=6000 test_rows=2000 paths=2000 evaluate_every=500 strength=none"
+        ),
     },
     "nonlinear-paths": {
         "paper": preset(Operators(), "operator=nonlinear-paths steps=100_000 test_rows=10_000"),
-        "quick": preset(Operators(), "operator=nonlinear-paths steps=6000 test_rows=10_000 evaluate_every=500"),
+        "quick": preset(
+            Operators(), "operator=nonlinear-paths steps=6000 test_rows=10_000 evaluate_every=500 strength=none"
+        ),
     },
 }
 

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from ordinal_entropy import methods
+from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.methods import Composition
-from ordinal_entropy.methods.ordinal_entropy import BALANCED, FIXED
+from ordinal_entropy.methods.ordinal_entropy import FIXED
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators.data import Array, Triplets
 from ordinal_entropy.training import checkpoints, saved_features
@@ -41,8 +42,8 @@ class Job:
     rows: int = 1000
     learning_rate: float = 1e-3  # of AdamW
     weight_decay: float = 0.01
-    strength: float = 1e-3
-    balance: float = 0.1  # of a gradient-balanced strength, in its place
+    strength: float | None = 1e-3  # of terms, fixed; None: gradient-balanced
+    balance: float = FRACTION  # of these
     samples: int | None = 10  # rows drawn in each step, without replacement, for all terms of the method; None: all
     rescale: str = "authors"
     initial: str = "authors"
@@ -76,10 +77,8 @@ def method_of(job: Job) -> Composition:
     samples = None if len(parts) == 1 and parts[0] in FIXED else job.samples
     for part in parts:
         known = methods.options(part)
-        own = {"strength": job.strength, "rescale": job.rescale, "max_samples": samples}
-        if "strength" not in known:
-            own["balance"] = job.balance
-        if part in FIXED and BALANCED.get(part, part) not in ("oe", "lt"):  # as in the authors' operator code
+        own: dict[str, Any] = {"rescale": job.rescale, "max_samples": samples}
+        if part in FIXED and part not in ("oe", "lt"):  # as in the authors' operator code
             own["grouping"] = "none"
         found[part] = {name: value for name, value in own.items() if name in known}
         if "decode" in known:
@@ -88,17 +87,15 @@ def method_of(job: Job) -> Composition:
             found[part]["bins"] = job.bins
     for part, option, value in job.options:
         if part in found:
-            found[part].pop({"strength": "balance", "balance": "strength"}.get(option, ""), None)
             found[part][option] = value
-    return methods.create(job.method, found)
+    return methods.with_default(job.method, found, strength=job.strength, balance=job.balance)
 
 
 def _keys(job: Job) -> list[str]:
     """Keys of the job that are options of its method."""
     if job.method not in ("baseline", "classification", *FIXED):
         return []
-    strength = "balance" if job.method in BALANCED else "strength"
-    return [name for name in (strength, "rescale", "bins", "decode") if name in methods.options(job.method)]
+    return [name for name in ("strength", "rescale", "bins", "decode") if name in methods.options(job.method)]
 
 
 __all__ = ["DTYPES", "History", "Job", "Scores", "Split", "StackOptions", "evaluate", "train"]

@@ -107,7 +107,7 @@ class Tabular:
     training: TabularTraining = TabularTraining(
         epochs=100, batch_size=64, learning_rate=2e-3, weight_decay=0.01, feature_rows=256
     )
-    method: InBins = InBins(strength=0.1, rescale="max")
+    method: InBins = InBins(rescale="max")
 
 
 PRESETS = {

@@ -45,7 +45,7 @@ from ordinal_entropy.vision.split import Data, Picked, Shown, Split
 _UNSCORED = 2**22  # predictions that are kept before they are scored, at most
 _FIRST_STEPS = 3  # that are not a graph: they compile kernels and load libraries
 # Needs of parts whose steps can be a CUDA graph.
-_CAPTURED = {"head", "loss", "term", "weights", "averaging", "after_step", "predictions"}
+_CAPTURED = {"head", "loss", "term", "weights", "averaging", "after_step", "predictions", "progress"}
 
 
 class _Calibration:
@@ -208,6 +208,8 @@ class Training(lightning.LightningModule):
         if batch_idx == 0:
             self._begin_epoch()
         self._set_rate(batch_idx)
+        accumulate, of_epoch = self.settings.accumulate, self._steps_of_epoch()
+        self.method.at(self.epoch * of_epoch + batch_idx // accumulate, self.settings.epochs * of_epoch)
         picked = picked_of(batch)
         draws = [view[picked.rows] for view in self._draws]
         self._replayed = self._graph_of(picked.rows, draws[0])
@@ -338,7 +340,7 @@ class Training(lightning.LightningModule):
         super().optimizer_step(*args, **kwargs)
         self.method.after_step(self.network)
         if self.average is not None:
-            steps = self.settings.epochs * math.ceil(int(self.trainer.num_training_batches) / self.settings.accumulate)
+            steps = self.settings.epochs * self._steps_of_epoch()
             self.average.update(self.network, self.method.share(torch.tensor(self.trainer.global_step + 1), steps))
 
     def configure_gradient_clipping(
@@ -408,7 +410,7 @@ class Training(lightning.LightningModule):
     def _set_rate(self, batch_idx: int) -> None:
         """Of the step, as the schedule has it; in each of two stages anew, its milestones brought to their length."""
         settings, first = self.settings, methods.first_epochs(self.method, self.settings.epochs)
-        of_epoch = math.ceil(int(self.trainer.num_training_batches) / settings.accumulate)
+        of_epoch = self._steps_of_epoch()
         begun, ended = (first, settings.epochs) if self.epoch >= first else (0, first)
         epochs = ended - begun
         rate = optimization.rate(
@@ -425,6 +427,10 @@ class Training(lightning.LightningModule):
                     group["betas"] = (rate.momentum, group["betas"][1])
                 elif rate.momentum is not None:
                     group["momentum"] = rate.momentum
+
+    def _steps_of_epoch(self) -> int:
+        """Of the optimizer."""
+        return math.ceil(int(self.trainer.num_training_batches) / self.settings.accumulate)
 
     def _each_metric(self) -> list[Metric]:
         return [metric for metric in self.metrics if isinstance(metric, Metric)]
@@ -459,7 +465,7 @@ class Training(lightning.LightningModule):
 
 def require_trainable(method: Composition, split: Shown, settings: LargeTraining) -> None:
     """A ValueError where a method needs what this training cannot do."""
-    can = {*methods.KINDS, "views", "stages", "parameters", "after_step", "predictions"}
+    can = {*methods.KINDS, "views", "stages", "parameters", "after_step", "predictions", "progress"}
     if not split.augmented:
         because = "without augmentation all views of an image are the same"
         methods.require(method, can - {"views"}, "training on images that are not augmented", because)

@@ -23,6 +23,7 @@ _CAN = {
     "parameters",
     "stages",
     "predictions",
+    "progress",
     "tables",
 }
 

@@ -68,6 +68,7 @@ class Stack:
         self.k = shape.members  # of the network of each run
         self.step = 0  # steps done
         self.epoch_steps, self.step_rows = rows.steps_and_rows()
+        self._steps = rows.epochs * self.epoch_steps  # of the whole training
         firsts = {first_epochs(member.method, rows.epochs) for member in members}
         if len(firsts) > 1:
             raise ValueError("expected runs with stages of one length in a stack, got several")
@@ -266,7 +267,8 @@ class Stack:
 
     @torch.no_grad()
     def _advance(self, steps: int) -> None:
-        for draws in self.regularizers.draws(self._number, steps, self.targets):
+        for k, draws in enumerate(self.regularizers.draws(self._number, steps, self.targets)):
+            self.strengths.at(self._number + k, self._steps)
             self._step(draws)
             self.step += 1
             if self.step % self.epoch_steps == 0:
@@ -301,9 +303,8 @@ class Stack:
         self.optimizer.step()
         if self._ways is not None:
             self._move(self._ways, stage)
-        steps = self.rows.epochs * self.epoch_steps
         for run, weights in self._weights.items():
-            share = self.own[self.k * run].method.share(torch.tensor(self.step + 1), steps)
+            share = self.own[self.k * run].method.share(torch.tensor(self.step + 1), self._steps)
             torch._foreach_lerp_(self._averages[run], weights, float(share))
 
     def _move(self, ways: Views, stage: str) -> None:
@@ -408,6 +409,7 @@ class Stack:
             parameter.grad = None
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seeds[run])  # of regularizers that draw rows
+            own.method.at(self.step, self._steps)
             step = step_from(features, own.method, head, batch, squared_error, stage=stage)
             loss = own.method.loss(step, stage)
         self._outputs[run] = step.outputs

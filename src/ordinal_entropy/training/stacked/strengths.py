@@ -1,4 +1,4 @@
-"""Strengths of the diversity and the tightness of many runs, fixed or gradient-balanced."""
+"""Strengths of the diversity and the tightness of many runs, fixed or gradient-balanced, constant or annealed."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ordinal_entropy import balance
 from ordinal_entropy.methods import Composition
+from ordinal_entropy.methods.annealing import annealed
 from ordinal_entropy.methods.ordinal_entropy import Regularizer
 
 TERMS = 2  # diversity and tightness
@@ -28,6 +29,10 @@ class Strengths:
         ).mT.contiguous()  # (2, r), or parts in a balance
         self.fractions = like.new_tensor([fraction for _, fraction in each])  # (r,), 0: strengths are fixed
         self.balanced = any(fraction > 0 for _, fraction in each)
+        shares = [0.0 if method is None else sum(method.anneals.values()) for method in methods]  # of one part each
+        self.anneals = like.new_tensor(shares)  # (r,)
+        self.annealed = any(share > 0 for share in shares)
+        self.progress = like.new_zeros(())  # of the training, from 0 in its first step to 1 in its last
         self.squares = like.new_zeros(1 + TERMS, len(each))  # running sums of squared gradients, the task loss's first
         self.steps = like.new_zeros(len(each))  # in those sums
 
@@ -42,12 +47,18 @@ class Strengths:
         self.squares.copy_(squares)
         self.steps.copy_(steps)
 
+    def at(self, step: Tensor, steps: int) -> None:
+        """Told before each step, counted from 0, of how many there are; looks at no value on the host."""
+        if self.annealed:
+            self.progress.copy_((step.to(self.progress.dtype) / max(steps - 1, 1)).clamp(max=1))
+
     def now(self) -> Tensor:
         """``(2, r)``."""
-        if not self.balanced:
-            return self.weights
-        found = balance.strengths(self.squares, self.steps, self.fractions, balance.WARM_UP)
-        return self.weights * torch.where(self.fractions > 0, found, 1)
+        found = self.weights
+        if self.balanced:
+            own = balance.strengths(self.squares, self.steps, self.fractions, balance.WARM_UP)
+            found = found * torch.where(self.fractions > 0, own, 1)
+        return found * annealed(self.progress, self.anneals) if self.annealed else found
 
     def of_run(self, run: int) -> dict[str, float]:
         """What gradient-balanced strengths have come to, by their names in logs; none of fixed ones."""
