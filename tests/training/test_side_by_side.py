@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from ordinal_entropy.training.side_by_side import side_by_side
+from ordinal_entropy.training.side_by_side import kept_processes, side_by_side
 
 
 def write_names(share, progress, folder):
@@ -54,6 +54,47 @@ def test_every_item_is_done_in_one_of_so_many_processes(tmp_path):
 def test_more_jobs_than_items_are_not_started(tmp_path):
     side_by_side(partial(write_names, folder=tmp_path), ["a"], 8)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+class Reading:
+    """Work that reads something once."""
+
+    def __init__(self, folder):
+        self.folder, self.read = folder, None
+
+    def __call__(self, share, progress):
+        self.read = self.read or time.monotonic()
+        (self.folder / share[0]).write_text(f"{os.getpid()} {self.read}")
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_kept_processes_keep_what_they_have_read(tmp_path):
+    with kept_processes():
+        for names in ("ab", "cd", "e"):
+            side_by_side(Reading(tmp_path), list(names), 2)
+        kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        assert set(kept) == set("abcde") and len(set(kept.values())) == 2
+        numbers = [int(text.split()[0]) for text in set(kept.values())]
+        with pytest.raises(ValueError, match="expected anything but b, got b"):
+            side_by_side(refuse, ["b", "c"], 2)
+        side_by_side(Reading(tmp_path), ["f"], 2)  # by new ones
+        assert int((tmp_path / "f").read_text().split()[0]) not in numbers
+        numbers.append(int((tmp_path / "f").read_text().split()[0]))
+    assert not any(map(alive, numbers))
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_who_is_done_takes_what_is_left(tmp_path):
+    side_by_side(partial(slow_at_first, folder=tmp_path), list("abcd"), 2)
+    processes = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert len({processes[name] for name in "bcd"}) == 1 and processes["a"] != processes["b"]
+
+
+def slow_at_first(share, progress, folder):
+    """The first item ends when all others have."""
+    (folder / share[0]).write_text(str(os.getpid()))
+    if share == ["a"]:
+        wait_until(lambda: len(list(folder.iterdir())) == 4)
 
 
 @pytest.mark.usefixtures("quick_processes")

@@ -20,6 +20,7 @@ from ordinal_entropy.results.tables import scale_of
 from ordinal_entropy.studies.grid import Variant, plans_of, seeds_from, summary_of
 from ordinal_entropy.studies.tuned import AXIS, FOLDER, Trials, TunedStudy
 from ordinal_entropy.training.plans import Outcome, Plan, Progress, default_folder, run_names
+from ordinal_entropy.training.side_by_side import kept_processes
 
 BASE = "baseline"
 PARTS = (  # in the order in which a short budget has them tried: what others' reruns gained by comes first
@@ -159,6 +160,7 @@ def _shortened(recipe: Any, length: int) -> Any:
     return changed(recipe, {"training.steps": max(own.steps * length // 100, length)})
 
 
+@kept_processes()
 def run(
     study: BestStudy,
     out: Path,

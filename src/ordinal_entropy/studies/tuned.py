@@ -14,6 +14,7 @@ from ordinal_entropy.methods import Range
 from ordinal_entropy.recipes import Setting, changed
 from ordinal_entropy.studies.grid import Variant, summary_of
 from ordinal_entropy.training.plans import Outcome, Plan, Progress
+from ordinal_entropy.training.side_by_side import kept_processes
 
 AXIS = "learning_rate"
 FOLDER = "tuning"
@@ -126,6 +127,7 @@ def _remove_checkpoints(folder: Path) -> None:
             path.unlink()
 
 
+@kept_processes()
 def summary_of_tuned(
     study: TunedStudy,
     *,
