@@ -126,21 +126,21 @@ class _Stages:
         return self._of_rows([row]).ranges()[row]
 
     def run_seconds(self, jobs: int) -> float:
-        """About what a run of the baseline takes, by short ones."""
+        """About what a run of the baseline takes, by short ones, as many side by side as there will be."""
+        beside = 1 if tasks.load(self.study.task).training.group_key is not None else jobs
         took: dict[int, float] = {}
         for place, length in enumerate(_PROBES):
-            stage = f"probe-{place}"
+            stage, short = f"probe-{place}", _shortened(self.recipe, length)
             if stage not in self.seconds:
                 start = time.perf_counter()
-                self.train([Plan(BASE, place, _shortened(self.recipe, length))], folder=self.folder / stage)
+                self.train([Plan(BASE, seed, short) for seed in range(beside)], folder=self.folder / stage)
                 self.keep(stage, time.perf_counter() - start)
             took[length] = min(self.seconds[stage], took.get(length, math.inf))
-        short, long = sorted(took)
-        each = max(took[long] - took[short], 0.0) / (long - short)
+        least, most = sorted(took)
+        each = max(took[most] - took[least], 0.0) / (most - least)
         own = self.recipe.training
-        whole = (own.epochs if hasattr(own, "epochs") else 100) * each + max(took[short] - short * each, 0.0)
-        stacked = tasks.load(self.study.task).training.group_key is not None
-        return whole / (1 if stacked else jobs)
+        count = own.epochs if hasattr(own, "epochs") else 100
+        return (count * each + max(took[least] - least * each, 0.0)) / beside
 
     def keep(self, stage: str, seconds: float) -> None:
         """What a stage took; of one that is over already, nothing changes."""
