@@ -247,7 +247,7 @@ def _seen(found: Table, seed: int, recipe: Tabular) -> Seen:
 
 
 def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparation:
-    return Preparation(found, rows.train, scaling=recipe.data.scaling, max_categories=recipe.data.max_categories)
+    return Preparation.fitted(found, rows.train, scaling=recipe.data.scaling, max_categories=recipe.data.max_categories)
 
 
 def set_aside(recipe: Tabular, tuning: int) -> Tabular:
