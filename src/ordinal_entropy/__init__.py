@@ -8,6 +8,7 @@ from ordinal_entropy.capture import capture
 from ordinal_entropy.comparison import Comparison, compare
 from ordinal_entropy.diagnosis import Diagnosis, diagnose, diagnose_change
 from ordinal_entropy.losses import OrdinalEntropy, Terms
+from ordinal_entropy.trained import TrainedRun, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Diagnosis",
     "OrdinalEntropy",
     "Terms",
+    "TrainedRun",
     "capture",
     "compare",
     "diagnose",
@@ -22,5 +24,6 @@ __all__ = [
     "estimators",
     "functional",
     "kernels",
+    "load",
     "methods",
 ]
