@@ -13,6 +13,7 @@ from ordinal_entropy.commands.methods import show_methods
 from ordinal_entropy.commands.reporting import summarize, write_report
 from ordinal_entropy.commands.reproducing import reproduce
 from ordinal_entropy.commands.training import evaluate, train
+from ordinal_entropy.commands.using import export, predict
 
 app = typer.Typer(
     name="ordinal-entropy",
@@ -52,6 +53,8 @@ app.command()(reproduce)
 app.command()(compare)
 app.command()(train)
 app.command()(evaluate)
+app.command()(predict)
+app.command()(export)
 app.command()(diagnose)
 app.command("report")(write_report)
 app.command()(summarize)
