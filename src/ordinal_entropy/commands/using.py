@@ -22,7 +22,7 @@ _CALIBRATE_HELP = "Rows with targets, or a dataset, that the run has not seen.  
 
 def predict(
     run: _RUN,
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help=_FILES_HELP)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILES", help=_FILES_HELP)],
     out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help=_OUT_HELP)] = Path("predictions.csv"),
     id_column: Annotated[str, typer.Option("--id", metavar="COLUMN", help="A column that names rows of a table.")] = "",
     intervals: Annotated[float | None, typer.Option("--intervals", metavar="SHARE", help=_LEVEL_HELP)] = None,
