@@ -17,6 +17,7 @@ from ordinal_entropy.training.large.batches import predicted
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import images
 
+SLOW = pytest.mark.slow
 SETTINGS = {
     "age": "backbone=test_resnet image_size=32 padding=2 epochs=2 batch_size=16 milestones=1 feature_rows=9 bins=20",
     "crowd": "front=test_resnet widths=16 crop=64 epochs=1 batch_size=4 feature_rows=4 repeats=1 bins=20",
@@ -66,7 +67,7 @@ def of_the_test_images(task, plan, folder, name):
     return split, ours, truth
 
 
-@pytest.mark.parametrize("method", ["oe", "hl-gauss", "coral", "ema"])
+@pytest.mark.parametrize("method", ["hl-gauss", *(pytest.param(name, marks=SLOW) for name in ("oe", "coral", "ema"))])
 def test_ages_are_those_that_are_scored(trained, drawn, method):
     plan, folder = trained("age", method)
     for at, name in (("best_validation", "best.ckpt"), ("last", "last.ckpt")):
@@ -119,7 +120,10 @@ def test_no_dataset_is_needed_and_images_of_other_sizes_are_resized(trained, dra
         run.map_of_each(faces)
 
 
-@pytest.mark.parametrize("settings", [[], ["crop=0", "batch_size=1"], ["max_side=96", "reduce=bicubic"]])
+@pytest.mark.parametrize(
+    "settings",
+    [[], *(pytest.param(own, marks=SLOW) for own in (["crop=0", "batch_size=1"], ["max_side=96", "reduce=bicubic"]))],
+)
 def test_counts_are_those_that_are_scored(trained, drawn, settings):
     plan, folder = trained("crowd", "oe", *settings)
     _, wanted, truth = of_the_test_images("crowd", plan, folder, "best.ckpt")
@@ -140,7 +144,9 @@ def test_counts_are_those_that_are_scored(trained, drawn, settings):
     assert rows == f"{len(away)} test images of the dataset of the run"
 
 
-@pytest.mark.parametrize("settings", [[], ["flip=true"], ["precision=float64"]])
+@pytest.mark.parametrize(
+    "settings", [["flip=true"], *(pytest.param(own, marks=SLOW) for own in ([], ["precision=float64"]))]
+)
 def test_depths_are_those_that_are_scored(trained, settings):
     plan, folder = trained("depth", "oe", *settings)
     split, wanted, _ = of_the_test_images("depth", plan, folder, "best.ckpt")

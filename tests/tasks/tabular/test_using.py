@@ -206,6 +206,21 @@ def test_intervals_by_test_rows_and_by_other_rows():
         run.intervals("other/houses.csv", 0.9, "bare.csv")
 
 
+@pytest.mark.slow
+def test_coverage_of_a_trained_run_is_what_theory_says():
+    """Over 20 draws of 100 calibration rows, of all new rows, within two standard errors."""
+    _, folder = trained("hl-gauss", "epochs=10")
+    run = oe.load(folder)
+    generated.make("others", seed=1, count=5000)
+    away = np.abs(run.predict("others/houses.csv") - data.read("others/houses.csv", "price").targets)
+    covered = []
+    for seed in range(2, 22):
+        generated.make(f"calibration-{seed}", seed=seed, count=100)
+        covered.append(np.mean(away <= run.halfwidth(0.9, f"calibration-{seed}")[0]))
+    error = np.std(covered, ddof=1) / np.sqrt(len(covered))
+    assert abs(np.mean(covered) - 91 / 101) <= 2 * error
+
+
 def test_evaluate_says_which_column_is_missing():
     plan, folder = trained()
     Path("bare.csv").write_text(Path("made/houses.csv").read_text().replace("price", "cost"))
