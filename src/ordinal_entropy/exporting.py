@@ -63,12 +63,13 @@ def _onnx(own: Exportable, path: Path) -> None:
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("export --to onnx needs onnx: pip install onnx onnxruntime")
     axes = {0: "n", **({2: "height", 3: "width"} if _any_size(own) else {})}
-    with runs.replacing(path) as file, warnings.catch_warnings():
+    content = io.BytesIO()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter by tracing is the older one, and of what it traces
         torch.onnx.export(
             own.module,
             (own.example,),
-            file,  # type: ignore[arg-type,unused-ignore]
+            content,  # type: ignore[arg-type,unused-ignore]
             dynamo=False,  # which would need onnxscript
             input_names=["inputs"],
             output_names=["predictions"],
@@ -77,8 +78,10 @@ def _onnx(own: Exportable, path: Path) -> None:
     if importlib.util.find_spec("onnxruntime") is not None:
         import onnxruntime  # type: ignore[import-not-found,unused-ignore]
 
-        session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        session: Any = onnxruntime.InferenceSession(content.getvalue(), providers=["CPUExecutionProvider"])
         _require_same(own, lambda rows: torch.as_tensor(session.run(None, {"inputs": rows.numpy()})[0]))
+    with runs.replacing(path) as file:
+        file.write(content.getvalue())
 
 
 def _torch_export(own: Exportable, path: Path) -> None:
