@@ -62,7 +62,10 @@ def export(run: TrainedRun, to: str, folder: str | os.PathLike[str]) -> list[Pat
 def _onnx(own: Exportable, path: Path) -> None:
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("export --to onnx needs onnx: pip install onnx onnxruntime")
-    axes = {0: "n", **({2: "height", 3: "width"} if _any_size(own) else {})}
+    of_inputs, of_predictions = {0: "n"}, {0: "n"}
+    if _any_size(own):
+        of_inputs |= {2: "height", 3: "width"}
+        of_predictions |= {2: "cells down", 3: "cells across"}
     content = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the exporter by tracing is the older one, and of what it traces
@@ -73,7 +76,7 @@ def _onnx(own: Exportable, path: Path) -> None:
             dynamo=False,  # which would need onnxscript
             input_names=["inputs"],
             output_names=["predictions"],
-            dynamic_axes={"inputs": axes, "predictions": axes},
+            dynamic_axes={"inputs": of_inputs, "predictions": of_predictions},
         )
     if importlib.util.find_spec("onnxruntime") is not None:
         import onnxruntime  # type: ignore[import-not-found,unused-ignore]
