@@ -12,12 +12,14 @@ pytest.importorskip("typer", reason="the command line is typer's")
 pytest.importorskip("rich", reason="the tables are rich's")
 pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
+import numpy as np
 import torch
 from typer.testing import CliRunner
 
 from command_line import call
 from ordinal_entropy import runs
 from ordinal_entropy.commands.app import app
+from ordinal_entropy.tasks.tabular import generated
 
 SETTINGS = {
     "linear": "rows=30 parts=3 validation_rows=20 test_rows=40 hidden=8 steps=20 samples=5 evaluate_every=10",
@@ -146,6 +148,37 @@ def test_no_checkpoint_makes_a_traceback(task, made):
         if len(statuses) % 3 == 0:
             told(folders.train, folders.checkpoint)
     assert statuses.count(2) > 0.9 * len(statuses)
+
+
+@pytest.mark.parametrize("task", ["linear", pytest.param("tabular", marks=pytest.mark.slow)])
+def test_no_model_makes_a_traceback(task, made):
+    folders = made(task)
+    if task == "linear":
+        np.savez("new.npz", functions=np.zeros((3, 100)), places=np.zeros((3, 1)))
+    else:
+        generated.make("new", count=50)
+    predict = ["predict", "damaged", "new.npz" if task == "linear" else "new", "--intervals=0.5"]
+    path = str(Path(folders.checkpoint).with_name("model.pt"))
+    whole, content = (folders.place / "run" / path).read_bytes(), folders.content("run", path)
+    statuses = []
+    for damage in [b"", whole[:100], whole[: len(whole) // 2], *ODD, Runs(), *in_turn(content, 3)]:
+        folders.damage("run", path, damage)
+        statuses.append(told(predict))
+    assert statuses.count(2) > 0.5 * len(statuses) and not Path("it ran").exists()
+
+
+@pytest.mark.slow
+def test_no_preparation_makes_a_traceback(made):
+    folders = made("tabular")
+    generated.make("new", count=50)
+    path = str(Path(folders.checkpoint).with_name("preparation.json"))
+    statuses = []
+    for damage in [b"", b"{", *ODD, *in_turn(folders.content("run", path), 2)]:
+        folders.damage("run", path, damage)
+        result = CliRunner().invoke(app, ["predict", "damaged", "new"])  # other names of columns are for the table
+        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+        statuses.append(result.exit_code)
+    assert statuses.count(2) > 0.5 * len(statuses)
 
 
 @pytest.mark.parametrize("task", ["linear", pytest.param("tabular", marks=pytest.mark.slow)])

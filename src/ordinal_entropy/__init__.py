@@ -10,6 +10,7 @@ from ordinal_entropy.capture import capture
 from ordinal_entropy.comparison import Comparison, compare
 from ordinal_entropy.diagnosis import Diagnosis, diagnose, diagnose_change
 from ordinal_entropy.losses import OrdinalEntropy, Terms
+from ordinal_entropy.trained import TrainedRun, load
 
 if TYPE_CHECKING:
     from ordinal_entropy.studies.best import best
@@ -20,6 +21,7 @@ __all__ = [
     "Diagnosis",
     "OrdinalEntropy",
     "Terms",
+    "TrainedRun",
     "best",
     "capture",
     "compare",
@@ -28,6 +30,7 @@ __all__ = [
     "estimators",
     "functional",
     "kernels",
+    "load",
     "methods",
 ]
 

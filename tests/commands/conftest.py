@@ -1,8 +1,13 @@
 """What the commands are tested with: a folder of their own, and a trainer that takes no time."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from fake_trainer import Trainer
+
+WIDE = SimpleNamespace(train=SimpleNamespace(functions=np.zeros((1, 100))))  # rows, of which stacks ask the width
 
 
 @pytest.fixture(scope="session")
@@ -27,5 +32,5 @@ def trainer(monkeypatch):
 
     fake = Trainer()
     monkeypatch.setattr(operators.train, "train", fake)
-    monkeypatch.setattr(operators, "split", lambda recipe: None)
+    monkeypatch.setattr(operators, "split", lambda recipe: WIDE)
     return fake

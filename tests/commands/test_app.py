@@ -19,7 +19,9 @@ def test_version_is_printed():
     assert call("--version").stdout.strip() == ordinal_entropy.__version__
 
 
-@pytest.mark.parametrize("command", ["reproduce", "compare", "train", "evaluate", "doctor", "data"])
+@pytest.mark.parametrize(
+    "command", ["reproduce", "compare", "train", "evaluate", "predict", "export", "doctor", "data"]
+)
 def test_every_command_has_help(command):
     assert len(call(command, "--help").stdout) > 200
     assert command in call("--help").stdout

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 import typer
 
@@ -17,6 +18,7 @@ from ordinal_entropy import tasks
 from ordinal_entropy.commands.app import app
 from ordinal_entropy.environment import environment, import_torchvision
 from ordinal_entropy.recipes import flat
+from ordinal_entropy.tasks.tabular import generated
 from ordinal_entropy.training.plans import Plan
 
 __all__ = ["call", "environment"]  # as they are
@@ -139,3 +141,11 @@ def import_timm():
     import timm
 
     return timm
+
+
+def predicted(task, folder):
+    """At which point, and what, the run in a folder predicts for three inputs."""
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 96, 3), dtype=np.uint8)
+    houses = dict(zip(generated.COLUMNS, zip(*generated.houses(3, seed=1), strict=True), strict=True))
+    run = oe.load(folder)
+    return run.at, run.predict({"linear": (np.zeros((3, 100)), np.zeros((3, 1))), "tabular": houses}.get(task, pixels))

@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from goldens import adapter, backbone, commands_of, store
@@ -42,6 +43,14 @@ def test_a_run_folder_is_evaluated(run):
     task, folder = run
     recorded = store.read("folders/evaluated")[task]
     store.require_close(commands_of.evaluated(folder), recorded, 2e-3)  # of four digits, in single precision
+
+
+def test_a_run_folder_of_before_predicts(run):
+    """By its checkpoint; those of tables and operators by their data too, which are generated anew."""
+    task, folder = run
+    at, found = adapter.predicted(task, folder)
+    assert at == ("last" if task == "linear" else "best_validation")
+    assert len(found) == 3 and np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("run", REPORTED, indirect=True)

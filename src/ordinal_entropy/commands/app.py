@@ -14,6 +14,7 @@ from ordinal_entropy.commands.methods import show_methods
 from ordinal_entropy.commands.reporting import summarize, write_report
 from ordinal_entropy.commands.reproducing import reproduce
 from ordinal_entropy.commands.training import evaluate, train
+from ordinal_entropy.commands.using import export, predict
 
 app = typer.Typer(
     name="ordinal-entropy",
@@ -54,6 +55,8 @@ app.command()(compare)
 app.command()(best)
 app.command()(train)
 app.command()(evaluate)
+app.command()(predict)
+app.command()(export)
 app.command()(diagnose)
 app.command("report")(write_report)
 app.command()(summarize)

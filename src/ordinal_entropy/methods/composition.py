@@ -129,6 +129,11 @@ class Composition(Method):
         """Whether the head is another than a linear layer of :meth:`outputs` numbers."""
         return self._predicting is not None and overrides(self._part(self._predicting), "head")
 
+    @property
+    def decoding(self) -> Method | None:
+        """The part that turns outputs into predictions; None: outputs are predictions."""
+        return None if self._predicting is None else self._part(self._predicting)
+
     def kind_of(self, name: str) -> str:
         """The kind of a part."""
         return self._part(name).kind

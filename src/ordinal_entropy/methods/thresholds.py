@@ -176,7 +176,7 @@ class Levels(nn.Module):
         """
         likely = above(self._from_base(logits_of(outputs, self.t, self.count - 1)))  # (..., t, k)
         values = self.values.unsqueeze(-3)
-        gaps = values.diff()
+        gaps = values[..., 1:] - values[..., :-1]  # ONNX has no diff
         if self.predict == "mean":
             span = values[..., -1] - values[..., 0]
             parts = (gaps / torch.where(span > 0, span, 1)[..., None]).to(likely.dtype)

@@ -38,7 +38,8 @@ def shared_layer(x: Tensor, weight: Tensor, bias: Tensor, r: Tensor | None = Non
     """
     if r is not None:
         x = x * r[..., None, :]
-    z = (x.flatten(-3, -2) @ weight).unflatten(-2, x.shape[-3:-1])  # one product for all members
+    # one product for all members; to unflatten, ONNX would take the number of rows that was traced
+    z = (x.flatten(-3, -2) @ weight).reshape(*x.shape[:-1], weight.shape[-1])
     bias = bias[..., None, :]
     return z + bias if s is None else torch.addcmul(bias, z, s[..., None, :])
 

@@ -33,6 +33,7 @@ from ordinal_entropy.recipes import (
     written,
 )
 from ordinal_entropy.recipes.groups import MethodOptions
+from ordinal_entropy.tasks.using import Used
 from ordinal_entropy.training import runner
 from ordinal_entropy.training.plans import Outcome, Plan
 from ordinal_entropy.training.runner import Trainable
@@ -68,6 +69,7 @@ class Task(NamedTuple):
     presets: Mapping[str, Any]  # recipes by name
     fixed: tuple[str, ...]  # keys of the recipe that the name of the task stands for, by full names
     evaluate: Callable[..., dict[str, float]]  # (plan, device, folder): scores of the checkpoint there
+    used: Callable[..., Used]  # (plan, at, device, folder): the run there, to predict with
     check_method: Callable[[Plan], None]  # refuses a method that no such run can have, before anything is written
     check: Callable[[Any], None] = lambda recipe: None  # refuses a recipe without data, likewise
     details: Mapping[str, Mapping[str, str]] = {}  # tables of details: title -> heading -> name
@@ -385,7 +387,11 @@ def planned(folder: Path, settings: Sequence[str | Setting] = ()) -> tuple[str, 
         raise ValueError(f"expected a run folder of the command train, got {folder}, whose recipe names no task")
     with runs.reading(folder / "recipe.json", "remove the run folder and train again"):
         require_row(name, run.method)
-        own = restored(next(iter(load(name).presets.values())), content)
+        try:
+            own = restored(next(iter(load(name).presets.values())), content)
+        except ValueError as error:
+            version = run.environment.get("ordinal_entropy")
+            raise ValueError(f"written by version {version}: {error}" if version else str(error)) from None
     return name, Plan(run.method, run.seed, changed(own, values_of(name, own, settings), settings))
 
 

@@ -95,6 +95,20 @@ def saved_entropies(folder: Path, part: str, epoch: int, device: str = "cpu") ->
     return entropies(*_features_and_targets(path, device))
 
 
+def saved_residuals(folder: Path, part: str, epoch: int) -> Tensor | None:
+    """Absolute errors ``(n,)`` of the predictions that a run saved after an epoch; None where it has saved none."""
+    path = feature_file(folder, part, epoch)
+    if not path.exists():
+        return None
+    from safetensors.torch import load_file
+
+    with runs.reading(path, "remove it, and intervals need other rows to calibrate on"):
+        content = load_file(path)
+        if content["predictions"].shape != content["targets"].shape:
+            raise ValueError("expected predictions and targets of one shape")
+        return (content["predictions"].double() - content["targets"].double()).abs().flatten()
+
+
 def feature_file(folder: Path, part: str, epoch: int) -> Path:
     """Of the features of a run folder: "train", "test", or "image" for those of one test image."""
     return folder / "features" / f"{part}-{epoch:04d}.safetensors"

@@ -88,6 +88,20 @@ def read(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> Pixel
         raise ImageError(path, f"not readable: {error.strerror or error}") from error
 
 
+def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """The image brought to a height and a width, whatever its proportions; bilinear.
+
+    Example:
+        >>> resized(np.zeros((4, 6, 3), np.uint8), (2, 2)).shape
+        (2, 2, 3)
+    """
+    if pixels.shape[:2] == size:
+        return pixels
+    from PIL import Image
+
+    return np.array(Image.fromarray(pixels).resize((size[1], size[0]), Image.Resampling.BILINEAR))
+
+
 def unreadable(
     paths: Sequence[Path],
     folder: Path,

@@ -2,8 +2,10 @@
 
 from typing import BinaryIO
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ordinal_entropy.vision.split import Seen
@@ -102,6 +104,23 @@ def write_picture(image: Tensor, file: BinaryIO) -> None:
     factor = min(LONGEST / max(height, width), 1)
     small = _resized(image[None], (max(round(height * factor), 1), max(round(width * factor), 1)))[0]
     Image.fromarray(small.permute(1, 2, 0).contiguous().numpy()).save(file, "PNG")
+
+
+def beside(image: NDArray[np.uint8], values: NDArray[np.float32], file: BinaryIO) -> None:
+    """Writes an image and its map as a PNG side by side, the map in greys from 0, or its smallest, to its largest.
+
+    Args:
+        image: bytes ``(h, w, 3)``.
+        values: finite numbers ``(h', w')``; each becomes a rectangle of the size of the image.
+        file: to write to.
+    """
+    from PIL import Image
+
+    low, high = min(float(values.min()), 0.0), float(values.max())
+    grey = np.rint(255 * (values - low) / (high - low if high > low else 1)).clip(0, 255).astype(np.uint8)
+    larger = Image.fromarray(grey).resize((image.shape[1], image.shape[0]), Image.Resampling.NEAREST)
+    both = np.concatenate([image, np.repeat(np.array(larger)[..., None], 3, axis=2)], axis=1)
+    Image.fromarray(both).save(file, "PNG")
 
 
 def _resized(images: Tensor, size: tuple[int, int]) -> Tensor:

@@ -158,12 +158,7 @@ def _channels_last(pixels: Tensor, rows: Tensor) -> Tensor:
 
 def _resized(path: Path, size: int) -> Pixels:
     """``(size, size, 3)``."""
-    pixels = images.read(path)
-    if pixels.shape[:2] == (size, size):
-        return pixels
-    from PIL import Image
-
-    return np.array(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
+    return images.resized(images.read(path), (size, size))
 
 
 def _named(path: Path, folder: Path) -> str:

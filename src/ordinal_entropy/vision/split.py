@@ -171,6 +171,38 @@ class Labelled(Split):
         return Seen(images, self.targets[picked.rows], weights=weights)
 
 
+@dataclass(frozen=True, eq=False)
+class Unlabelled(Split):
+    """Images of one size to be predicted, and nothing else: there are no targets, hence zeros in their place."""
+
+    augmented = False
+
+    pixels: Tensor  # bytes (n, 3, h, w)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def to(self, device: Device) -> "Unlabelled":
+        """The same on a device."""
+        return replace(self, pixels=self.pixels.to(device))
+
+    def take(self, rows: Tensor) -> "Unlabelled":
+        """Those at the given places."""
+        return replace(self, pixels=self.pixels[rows.to(self.pixels.device)])
+
+    def draws(self, generator: torch.Generator) -> Tensor:
+        """None: they are shown as they are."""
+        return torch.zeros(len(self), 0)
+
+    def target_rows(self) -> Tensor:
+        """Zeros."""
+        return torch.zeros(len(self), 1)
+
+    def seen(self, picked: Picked, draws: Tensor | None) -> Seen:
+        """Images as they are."""
+        return Seen(self.pixels[picked.rows], torch.zeros(len(picked.rows), 1, device=self.pixels.device))
+
+
 def random_moves(count: int, padding: int, generator: torch.Generator | None = None) -> Tensor:
     """Draws of so many crops and flips: what :func:`moved` takes.
 

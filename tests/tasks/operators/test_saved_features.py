@@ -135,7 +135,7 @@ def test_an_interrupt_within_an_evaluation_loses_nothing(tmp_path, monkeypatch, 
 def test_without_a_folder_or_rows_nothing_is_kept(tmp_path):
     train.train(JOBS, a_split(), SETTINGS)
     train.train(JOBS, a_split(), replace(SETTINGS, feature_rows=0), folder=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"checkpoint.pt", "model.pt"}
 
 
 def test_a_diverged_run_keeps_what_is_no_number_and_the_others_theirs(tmp_path):

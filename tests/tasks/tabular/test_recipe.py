@@ -60,6 +60,8 @@ def test_train_evaluate_and_read_back():
         "metrics.jsonl",
         "result.json",
         "checkpoint.pt",
+        "model.pt",
+        "preparation.json",
         "features",
     }
     evaluated = call("evaluate", "mine", "--device=cpu").stdout

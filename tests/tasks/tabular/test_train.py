@@ -43,7 +43,7 @@ def views(seeds=(0, 1, 2)):
     table, found = a_table(), {}
     for seed in seeds:
         rows = rows_of(table, seed, test_share=0.2, validation_share=0.2)
-        found[seed] = seen(table, rows, Preparation(table, rows.train, scaling="standard", max_categories=8))
+        found[seed] = seen(table, rows, Preparation.fitted(table, rows.train, scaling="standard", max_categories=8))
     return found
 
 

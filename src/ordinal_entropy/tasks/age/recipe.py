@@ -20,7 +20,7 @@ from ordinal_entropy.recipes.groups import Backbone, Images, LargeTraining, Meth
 from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.age import data, generated
 from ordinal_entropy.tasks.age.losses import age_counts, sample_weights, task_loss
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import Built, OnImages, Prepared, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -134,16 +134,24 @@ def split_for(plan: Plan, found: _Faces, *, trained: bool = False) -> "Data":
 
 def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepared:
     """One run; bins and shots are those of the training ages, or of the facts of a run that is trained."""
-    from ordinal_entropy.models import backbones
     from ordinal_entropy.tasks.age.metrics import ShotErrors
     from ordinal_entropy.vision.split import Labelled
 
-    recipe, new = plan.recipe, facts is None
+    new = facts is None
     parts = split_for(plan, found, trained=not new)
     if facts is None:
         assert isinstance(parts.train, Labelled)
         ages = parts.train.targets.cpu()
         facts = {"low": float(ages.min()), "high": float(ages.max()), "counts": age_counts(ages).tolist()}
+    loss = partial(task_loss, loss=plan.recipe.training.loss)
+    return Prepared(parts, *build(plan, facts, new=new), loss, ShotErrors(torch.tensor(facts["counts"])), facts)
+
+
+def build(plan: Plan, facts: Mapping[str, Any], *, new: bool) -> Built:
+    """The method with bins over the ages of the facts, and the network."""
+    from ordinal_entropy.models import backbones
+
+    recipe = plan.recipe
     method = method_of(plan, low=facts["low"], high=facts["high"], gather=recipe.training.processes > 1)
 
     def make_network() -> "Network":
@@ -156,8 +164,12 @@ def prepare(plan: Plan, found: _Faces, facts: Mapping[str, Any] | None) -> Prepa
             zero_last_norm=model.zero_last_norm or bool(model.pretrained),
         )
 
-    loss = partial(task_loss, loss=recipe.training.loss)
-    return Prepared(parts, method, make_network, loss, ShotErrors(torch.tensor(facts["counts"])), facts)
+    return Built(method, make_network)
+
+
+def size_of(recipe: Age) -> tuple[int, int]:
+    """Height and width of the images."""
+    return recipe.data.image_size, recipe.data.image_size
 
 
 _BY_SHOT = {"all": "", "many": "_many", "median": "_median", "few": "_few"}
@@ -168,6 +180,8 @@ AGE = on_images.task(
         faces,
         ("path", "generated", "skip_bad", "image_size", "memory"),
         prepare,
+        build,
+        size=size_of,
         shown={f"{shot} shots": f"{METRIC}{end}" for shot, end in _BY_SHOT.items() if end},
         facts={"low": float, "high": float, "counts": [int]},
     ),

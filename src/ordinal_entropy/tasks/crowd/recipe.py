@@ -8,7 +8,7 @@ The first draws crowds and trains on them, in a minute on two CPU cores, to far 
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from ordinal_entropy.tasks.crowd.annotations import Points
 from ordinal_entropy.tasks.crowd.data import Record
 from ordinal_entropy.tasks.crowd.density import CELL
 from ordinal_entropy.tasks.crowd.losses import task_loss
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs, Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import Built, OnImages, Prepared, ShownAs, Source, drawn_rows
 from ordinal_entropy.training.plans import Plan
 from ordinal_entropy.vision import images
 from ordinal_entropy.vision.images import ImageError, Pixels
@@ -223,7 +223,6 @@ def split_for(plan: Plan, found: _Found, *, trained: bool = False) -> "Data":
 
 def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepared:
     """One run; the bins are those of the training cells, or of the facts of a run that is trained."""
-    from ordinal_entropy.models import csrnet
     from ordinal_entropy.tasks.crowd.metrics import CountErrors
     from ordinal_entropy.tasks.crowd.views import Crowds
     from ordinal_entropy.vision.split import Data
@@ -233,6 +232,22 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     if facts is None:
         assert isinstance(parts.train, Crowds)
         facts = {"high": float(parts.train.cells.values.max()) or 1.0}  # of nobody at all: some range
+    method, make_network = build(plan, facts, new=new)
+    if method.replaces_task_loss:  # it has to learn of the empty cells too
+        parts = Data(*(replace(split, above=-math.inf) for split in parts if isinstance(split, Crowds)))
+
+    def loss(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
+        # of every cell that has a target; the mask says which cells the regularization sees
+        return task_loss(outputs, targets, weight=weight, loss=recipe.training.loss, scale=recipe.training.loss_scale)
+
+    return Prepared(parts, method, make_network, loss, CountErrors(), facts)
+
+
+def build(plan: Plan, facts: Mapping[str, Any], *, new: bool) -> Built:
+    """The method with bins up to the fullest cell of the facts, and CSRNet."""
+    from ordinal_entropy.models import csrnet
+
+    recipe = plan.recipe
     method = method_of(
         plan,
         low=0.0,
@@ -242,8 +257,6 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
         per="image",
         gather=recipe.training.processes > 1,
     )
-    if method.replaces_task_loss:  # it has to learn of the empty cells too
-        parts = Data(*(replace(split, above=-math.inf) for split in parts if isinstance(split, Crowds)))
 
     def make_network() -> "CSRNet":
         model = recipe.model
@@ -257,11 +270,29 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
             widths=model.widths,
         )
 
-    def loss(outputs: Tensor, targets: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor:
-        # of every cell that has a target; the mask says which cells the regularization sees
-        return task_loss(outputs, targets, weight=weight, loss=recipe.training.loss, scale=recipe.training.loss_scale)
+    return Built(method, make_network)
 
-    return Prepared(parts, method, make_network, loss, CountErrors(), facts)
+
+def unlabelled(recipe: Crowd, pixels: Sequence[Pixels], names: Sequence[str]) -> "Crowds":
+    """Images to count in, reduced and framed as test images are."""
+    from ordinal_entropy.tasks.crowd.views import Crowds, sheets
+
+    found = []
+    for image, name in zip(pixels, names, strict=True):
+        own = _used(image, Record(Path(name), np.empty((0, 2)), ""), recipe)
+        if isinstance(own, str):
+            raise ImageError(name, own)
+        found.append(torch.from_numpy(own.pixels))
+    cells = [torch.zeros(-(-each.shape[0] // CELL), -(-each.shape[1] // CELL), 1) for each in found]
+    people = torch.zeros(len(found), dtype=torch.float64)
+    return Crowds(sheets(found), sheets(cells), people, crop=recipe.data.crop, frame=_FRAME if recipe.data.crop else 1)
+
+
+def resize(recipe: Crowd) -> str:
+    """How images are resized, in words."""
+    most = recipe.data.max_side
+    first = f"reduced, bilinear, until the longer side has {most} pixels" if most else "as they are"
+    return f"{first}; then made larger to multiples of {CELL}, mirrored at the edge; the map has a cell for each {CELL}"
 
 
 def shown_as(recipe: Crowd) -> ShownAs:
@@ -310,11 +341,9 @@ def _used(pixels: Pixels, record: Record, recipe: Crowd) -> _Image | str:
     height, width, _ = pixels.shape
     points = record.points
     if 0 < recipe.data.max_side < max(height, width):
-        from PIL import Image
-
         factor = recipe.data.max_side / max(height, width)
         across, down = (max(round(side * factor), 1) for side in (width, height))
-        pixels = np.array(Image.fromarray(pixels).resize((across, down), Image.Resampling.BILINEAR))
+        pixels = images.resized(pixels, (down, across))
         points = points * (across / width, down / height)
         height, width = down, across
     size = height, width
@@ -332,6 +361,13 @@ CROWD = on_images.task(
         crowds,
         ("path", "generated", "validation", "skip_bad", "max_side", "memory", "kernel", "sigma", "border", "reduce"),
         prepare,
+        build,
+        unlabelled=unlabelled,
+        resize=resize,
+        gives="heads in cells of 8 x 8 pixels (n, 1, h / 8, w / 8), whose sum is the count",
+        maps="heads",
+        number="count",
+        counted=True,
         shown={"root MSE": "rmse"},
         facts={"high": float},
         truth=truth,

@@ -22,7 +22,14 @@ from ordinal_entropy.tasks import method_of, on_images
 from ordinal_entropy.tasks.depth import data, generated
 from ordinal_entropy.tasks.depth.losses import masked_mse, silog
 from ordinal_entropy.tasks.depth.maps import CROP, HEIGHT, MAX_DEPTH, WIDTH
-from ordinal_entropy.tasks.on_images.description import OnImages, Prepared, ShownAs, Source, drawn_rows
+from ordinal_entropy.tasks.on_images.description import (
+    Built,
+    OnImages,
+    Prepared,
+    ShownAs,
+    Source,
+    drawn_rows,
+)
 from ordinal_entropy.training.plans import Plan
 
 if TYPE_CHECKING:  # Lightning takes seconds to import
@@ -204,10 +211,20 @@ def split_for(plan: Plan, found: _Rooms, *, trained: bool = False) -> "Data":
 
 def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepared:
     """One run; it needs no facts of a trained one."""
-    from ordinal_entropy.models import decoder, newcrfs
     from ordinal_entropy.tasks.depth.metrics import DepthScores, QuickRms
 
     recipe, new = plan.recipe, facts is None
+    method, make_network = build(plan, {}, new=new)
+    loss = partial(masked_mse) if recipe.training.loss == "mse" else partial(silog, form=recipe.training.silog_form)
+    scores, quick = DepthScores(align_corners=False), QuickRms(align_corners=False)  # as the models enlarge their maps
+    return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
+
+
+def build(plan: Plan, facts: Mapping[str, Any], *, new: bool) -> Built:
+    """The method with bins up to 10 m, and the network."""
+    from ordinal_entropy.models import decoder, newcrfs
+
+    recipe = plan.recipe
     method = method_of(
         plan,
         low=0.0,
@@ -233,9 +250,12 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
             torch.nn.init.constant_(made.head.bias, bias)
         return made
 
-    loss = partial(masked_mse) if recipe.training.loss == "mse" else partial(silog, form=recipe.training.silog_form)
-    scores, quick = DepthScores(align_corners=False), QuickRms(align_corners=False)  # as the models enlarge their maps
-    return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
+    return Built(method, make_network)
+
+
+def size_of(recipe: Depth) -> tuple[int, int]:
+    """Height and width of the images."""
+    return recipe.data.height, recipe.data.width
 
 
 def shown_as(recipe: Depth) -> ShownAs:
@@ -257,6 +277,11 @@ DEPTH = on_images.task(
         rooms,
         ("path", "generated", "skip_bad", "height", "width", "memory"),
         prepare,
+        build,
+        size=size_of,
+        gives="metres of each pixel (n, 1, height, width)",
+        maps="metres",
+        number="mean_depth",
         shown=_SHOWN,
         truth=truth,
         views=shown_as,

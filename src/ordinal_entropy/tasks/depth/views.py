@@ -17,7 +17,7 @@ from ordinal_entropy.tasks.depth import data
 from ordinal_entropy.tasks.depth.augment import ANGLE, augmented, random_draws
 from ordinal_entropy.tasks.depth.data import Record
 from ordinal_entropy.tasks.depth.maps import CROP, valid
-from ordinal_entropy.vision.images import Pixels
+from ordinal_entropy.vision.images import Pixels, resized
 from ordinal_entropy.vision.portraits import middles
 from ordinal_entropy.vision.split import Device, Picked, Seen, Split
 
@@ -188,8 +188,5 @@ def _resized(image: Pixels, depth: NDArray[np.float32], size: tuple[int, int]) -
     millimetres = np.rint(np.minimum(depth * np.float32(_MILLI), _FARTHEST)).astype(np.int16)
     if depth.shape == size:
         return image, millimetres
-    from PIL import Image
-
     rows, columns = (middles(there, count) for there, count in zip(depth.shape, size, strict=True))
-    resized = Image.fromarray(image).resize((size[1], size[0]), Image.Resampling.BILINEAR)
-    return np.array(resized), millimetres[np.ix_(rows, columns)]
+    return resized(image, size), millimetres[np.ix_(rows, columns)]

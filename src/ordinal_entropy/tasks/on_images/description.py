@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # Lightning takes seconds to import
     from torchmetrics import Metric
 
     from ordinal_entropy.training.large.batches import Network
-    from ordinal_entropy.vision.split import Data, Seen
+    from ordinal_entropy.vision.images import Pixels
+    from ordinal_entropy.vision.split import Data, Seen, Split
 
 
 class Dataset(Protocol):
@@ -46,6 +47,13 @@ class Prepared(NamedTuple):
     train_metric: "Metric | None" = None  # of the batches trained on, where that should be another
 
 
+class Built(NamedTuple):
+    """A network and its method, of no images yet."""
+
+    method: methods.Composition
+    make_network: "Callable[[], Network]"  # with new weights, by torch's generator
+
+
 class ShownAs(NamedTuple):
     """How the training images of a recipe will be shown, before there are any: as ``vision.split.Shown`` has it."""
 
@@ -68,6 +76,14 @@ class OnImages:
     read: Callable[[Any], Dataset]  # the dataset of a recipe
     read_keys: tuple[str, ...]  # keys of its group `data` that it depends on
     prepare: Callable[[Plan, Any, Mapping[str, Any] | None], Prepared]  # plan, dataset, facts of a run to be scored
+    build: Callable[..., Built]  # (plan, facts, new): as `prepare` makes them; not new: of a run that is trained
+    size: Callable[[Any], tuple[int, int]] | None = None  # (recipe): height and width of all images; None: any
+    unlabelled: "Callable[[Any, Sequence[Pixels], Sequence[str]], Split] | None" = None  # those of any size, to predict
+    resize: Callable[[Any], str] | None = None  # (recipe): how they are resized, in words
+    gives: str = "(n, 1)"  # what the network predicts, in words
+    maps: str = ""  # the unit of predicted maps; "": there are none
+    number: str = "prediction"  # what the one number of an image is called
+    counted: bool = False  # maps are densities, whose sum is that number; else their mean is
     shown: Mapping[str, str] = field(
         default_factory=dict
     )  # further lines of an evaluation: what is said -> score on the test images

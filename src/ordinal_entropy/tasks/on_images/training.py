@@ -12,11 +12,13 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from ordinal_entropy import methods, runs
+from ordinal_entropy import methods
 from ordinal_entropy.models.heads import replace_head, width_of
 from ordinal_entropy.recipes.groups import LargeTraining
 from ordinal_entropy.tasks import Task, method_of
+from ordinal_entropy.tasks.on_images import using
 from ordinal_entropy.tasks.on_images.description import Dataset, OnImages, Prepared
+from ordinal_entropy.tasks.using import point_of
 from ordinal_entropy.training.checkpoints import BEST, LAST, OfImages, load_images
 from ordinal_entropy.training.plans import PARTS, Plan, Progress, places, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
@@ -142,23 +144,17 @@ def evaluate(task: OnImages, plan: Plan, *, device: str, folder: Path) -> dict[s
 
 def restored(task: OnImages, plan: Plan, checkpoint: OfImages) -> tuple[Prepared, Any]:
     """A run that is trained, on the dataset that the recipe names now, and its network as in the checkpoint."""
-    from ordinal_entropy.training.large.optimization import in_precision, lay_out
+    method, network = using.restored(task, plan, checkpoint)
+    return task.prepare(plan, task.read(plan.recipe), checkpoint.facts)._replace(method=method), network
 
-    with checkpoint.reading():
-        runs.require_form(checkpoint.facts, {"mean": [float], "std": [float], **task.facts}, "facts")
-        if not len(checkpoint.facts["mean"]) == len(checkpoint.facts["std"]) == 3:
-            raise ValueError("expected a mean and a standard deviation of three channels")
-    made = task.prepare(plan, task.read(plan.recipe), checkpoint.facts)
-    in_precision(made.method, plan.recipe.training)
-    checkpoint.restore_method(made.method)
-    with torch.random.fork_rng(devices=[]):
-        network: Any = made.make_network()
-        replace_head(network, network.feature_layer, made.method)
-    network.mean, network.std = checkpoint.facts["mean"], checkpoint.facts["std"]
-    lay_out(network, plan.recipe.training)
-    with checkpoint.reading():
-        network.load_state_dict(checkpoint.weights)
-    return made, network
+
+def used(task: OnImages, plan: Plan, *, at: str | None, device: str, folder: Path) -> using.UsedImages:
+    """A run to predict with, by one of its checkpoints."""
+    point = point_of(at)
+    place = trained_in(folder, plan, LAST)
+    there = load_images(place / {"best_validation": BEST, "last": LAST}[point])
+    method, network = using.restored(task, plan, there)
+    return using.UsedImages(task, plan, network, method, there.facts, place, there.epoch, point, device)
 
 
 class Pictured(NamedTuple):
@@ -239,6 +235,7 @@ def task(
         presets,
         fixed=(),
         evaluate=partial(evaluate, own),
+        used=partial(used, own),
         check_method=partial(check_method, own),
         check=check,
         details={**details, **_FEATURE_TABLES},

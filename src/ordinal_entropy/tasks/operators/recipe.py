@@ -23,6 +23,8 @@ from ordinal_entropy.tasks import Task, part_options
 from ordinal_entropy.tasks.operators import data, train
 from ordinal_entropy.tasks.operators.data import Triplets
 from ordinal_entropy.tasks.operators.train import DTYPES, Job, Scores, Split, StackOptions, method_of, with_options
+from ordinal_entropy.tasks.operators.using import UsedOperator
+from ordinal_entropy.tasks.using import point_of
 from ordinal_entropy.training.checkpoints import FILE
 from ordinal_entropy.training.plans import PARTS, Plan, Progress, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
@@ -30,6 +32,7 @@ from ordinal_entropy.training.stacked import memory
 from ordinal_entropy.training.stacked.loop import held
 from ordinal_entropy.training.stacked.members import require_trainable
 from ordinal_entropy.training.stacked.network import Shape
+from ordinal_entropy.training.stacked.single import FIRST, Single
 
 METRIC = "mse"
 _VALIDATION_SEED = 1_000_003  # added to the seed of the data: validation rows of a stream of their own
@@ -273,9 +276,29 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     return {"step": step, **scores[0]._asdict()}
 
 
+def used(plan: Plan, *, at: str | None, device: str, folder: Path) -> UsedOperator:
+    """A run to predict with: by what it wrote at its end, else by its checkpoint and its rows."""
+    point = point_of(at, ("last",))
+    (job,) = jobs_of(plan.recipe, [plan.method], [plan.seed])
+    options = stack_options(plan.recipe)
+    try:
+        place = trained_in(folder, plan, train.MODEL)
+    except FileNotFoundError:
+        place = trained_in(folder, plan, FILE)
+        (model,) = train.models([job], split(plan.recipe), options, device=device, folder=place)
+    else:
+        remedy = f"remove it, and it is made anew of {FILE} and the rows"
+        model = runs.load_tensors(place / train.MODEL, train.OF_MODEL, remedy=remedy)
+    own, method = model[point], method_of(job)
+    with runs.reading(place / train.MODEL, "remove the run folder and train again"):
+        width = own["learned"][FIRST].shape[0]
+        single = Single(train.shape_of(options, width, method.outputs(1)), method, own["learned"])
+    return UsedOperator(single, own["residuals"].numpy(), own["epoch"], device)
+
+
 def _task(about: str, name: str) -> Task:
     training = Trainable(name, METRIC, read, shared, train_group, group_key, stacks=stacks)
-    return Task(training, about, PRESETS[name], ("data.operator",), evaluate, check_method, check)
+    return Task(training, about, PRESETS[name], ("data.operator",), evaluate, used, check_method, check)
 
 
 TASKS = {

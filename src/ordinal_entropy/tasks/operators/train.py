@@ -20,6 +20,7 @@ from ordinal_entropy import methods
 from ordinal_entropy.balance import FRACTION
 from ordinal_entropy.methods import Composition
 from ordinal_entropy.methods.ordinal_entropy import FIXED
+from ordinal_entropy.runs import save_tensors
 from ordinal_entropy.tasks import spread_rows
 from ordinal_entropy.tasks.operators.data import Array, Triplets
 from ordinal_entropy.training import checkpoints, saved_features
@@ -126,6 +127,11 @@ class StackOptions:
             raise ValueError(f"expected checkpoint_every to be at least 1, got {self.checkpoint_every}")
 
 
+def shape_of(options: StackOptions, inputs: int, outputs: int = 1) -> Shape:
+    """Of a network."""
+    return Shape(0, inputs, outputs, options.hidden, dtype=DTYPES[options.dtype])
+
+
 class Split(NamedTuple):
     """Rows to train on (each run on a part of them), to choose a step by, and to report."""
 
@@ -189,7 +195,25 @@ def train(
             save=training.save,
             progress=progress,
         )
+        if folder is not None and len({job.name for job in jobs}) == len(jobs):
+            for job, model in zip(jobs, training.models(), strict=True):
+                save_tensors(folder / job.name / MODEL, model)
     return training.histories
+
+
+MODEL = "model.pt"  # what a trained run needs to be used
+OF_MODEL = {"last": {"learned": {str: Tensor}, "residuals": Tensor, "epoch": int}}
+
+
+def models(
+    jobs: Sequence[Job], split: Split, options: StackOptions, *, device: str | torch.device = "cpu", folder: Path
+) -> list[dict[str, Any]]:
+    """What jobs that are not over, or of an earlier version, would have written at their end; arguments as above."""
+    with _precision(options, device):
+        training = _Training(jobs, split, options, torch.device(device), folder)
+        if not training.load():
+            raise FileNotFoundError(f"expected a checkpoint in {folder}, got none")
+        return training.models()
 
 
 def evaluate(
@@ -230,7 +254,7 @@ class _Training:
         dtype = DTYPES[options.dtype]
         self.stack = Stack(
             [members[k] for k in self.order],
-            Shape(0, x.shape[1], hidden=options.hidden, dtype=dtype),
+            shape_of(options, x.shape[1]),
             _rows(x[own], y[own], sorted_jobs, options),
             device=device,
         )
@@ -284,6 +308,17 @@ class _Training:
             for place, k in enumerate(self.order):
                 own = features[place], targets[place], predictions[place]
                 saved_features.write(self.folders[k], part, self.stack.step, *own)
+
+    def models(self) -> list[dict[str, Any]]:
+        """Of each job: what it predicts by, and its errors on the test rows."""
+        x, y = self.parts[2]
+        predictions = torch.cat([each for _, each in self.stack.predictions(x)], dim=1)  # (r, n, 1)
+        away = (predictions.double() - y).abs().float().cpu()[..., 0].sort(dim=1).values
+        found: list[dict[str, Any]] = [{} for _ in self.order]
+        for place, k in enumerate(self.order):
+            learned = self.stack.learned(place, best=False)
+            found[k]["last"] = {"learned": learned, "residuals": away[place].clone(), "epoch": self.stack.step}
+        return found
 
     def save(self) -> None:
         """Writes the checkpoint, where there is a folder for it."""

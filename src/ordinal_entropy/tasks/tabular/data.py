@@ -6,12 +6,14 @@ train on. Nothing is ever unpickled.
 """
 
 import csv
+import difflib
 import hashlib
 import io
 import logging
+import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,6 +101,102 @@ def read(
         return _table(_raw(file), target, ignore, categories, skip_bad)
 
 
+def rows_like(
+    source: Any,
+    numbers: Sequence[str],
+    categories: Sequence[str],
+    *,
+    of_numbers: Sequence[str] = (),
+    target: str = "",
+    id_column: str = "",
+) -> tuple[Table, Array | None]:
+    """Rows of a file, or of columns in memory, to be predicted: they need no target.
+
+    Args:
+        source: a path as in :func:`read`, a pandas DataFrame, a mapping from names to columns, or an array ``(n, p)``
+            whose columns are called "0", "1", ...
+        numbers: names of the columns of numbers, in their order.
+        categories: names of the columns of categories, likewise.
+        of_numbers: those of them that are numbers which stand for categories.
+        target: a column that is read as the target too; "": none is.
+        id_column: a column that tells rows apart; "": there is none.
+
+    Returns:
+        The rows, whose targets are NaN where there is no ``target``, and the cells of ``id_column`` as text.
+
+    Raises:
+        ValueError: a column is missing, has text in place of numbers, or infinite ones.
+
+    Example:
+        >>> table, _ = rows_like({"town": ["Bonn", None], "area": [50, 70]}, ["area"], ["town"])
+        >>> table.numbers.tolist(), table.categories.tolist()
+        ([[50.0], [70.0]], [['Bonn'], ['']])
+    """
+    as_written = {*categories, id_column} - {*of_numbers}
+    raw = _source(source, as_written, needs_targets=target == "y")
+    with naming(raw.file):
+        if target and raw.targets is None and target not in raw.columns:
+            raise ValueError(_no_target(target, [*map(shown, raw.columns)]))
+        missing = [name for name in (*numbers, *categories) if name not in raw.columns]
+        if missing:
+            names, there = (", ".join(map(repr, map(shown, each))) or "none" for each in (missing, raw.columns))
+            raise ValueError(f"expected the columns that the run was trained on, got no {names}; there are {there}")
+        if id_column and id_column not in raw.columns:
+            raise ValueError(unknown("column", id_column, map(shown, raw.columns)))
+        for name in numbers:
+            column = raw.columns[name]
+            _no_text(raw, column, f"column {shown(name)!r} as in training")
+            if np.isinf(column).any():
+                raise ValueError(_infinite(raw, name, np.isinf(column), remedy=False))
+        n = len(next(iter(raw.columns.values())))
+        targets = np.full(n, np.nan)
+        if target:
+            targets = raw.columns[target] if raw.targets is None else raw.targets
+            _no_text(raw, targets, f"the target {target!r}")
+            _finite_targets(raw, targets, target, skip_bad=False)
+    as_text = [_text(raw.columns[name]) for name in categories]
+    table = Table(
+        np.stack([raw.columns[name] for name in numbers], axis=1) if numbers else np.empty((n, 0)),
+        tuple(numbers),
+        np.stack(as_text, axis=1) if as_text else np.empty((n, 0), dtype=object),
+        tuple(categories),
+        targets,
+    )
+    return table, _text(raw.columns[id_column]) if id_column else None
+
+
+def _source(source: Any, as_written: Collection[str], *, needs_targets: bool) -> _Raw:
+    """Columns of a file or of what is in memory, of which some are text whatever is in them."""
+    if isinstance(source, (str, os.PathLike)):
+        return _raw(file_of(Path(source)), as_written=as_written, needs_targets=needs_targets)
+    if isinstance(source, np.ndarray):
+        if source.ndim != 2:
+            raise ValueError(f"expected rows (n, p), got an array {source.shape}")
+        source = {str(place): column for place, column in enumerate(source.T)}
+    if hasattr(source, "iloc"):
+        columns = _of_frame(source, as_written)
+    elif isinstance(source, Mapping):
+        columns = {str(name): _column(values, str(name) in as_written) for name, values in source.items()}
+    else:
+        raise ValueError(f"expected a path, a table of pandas, a mapping or an array, got a {type(source).__name__}")
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len({*lengths.values()}) != 1 or not min(lengths.values()):
+        raise ValueError(f"expected columns with as many rows each, at least one, got {lengths or 'none'}")
+    return _Raw("the table", columns)
+
+
+def _column(values: Any, as_written: bool) -> Array:
+    """Of anything that numpy takes: numbers, or text with "" where a value is missing."""
+    own = np.asarray(values)
+    if own.ndim != 1:
+        raise ValueError(f"expected columns (n,), got one {own.shape}")
+    if own.dtype.kind in "fiu" or (own.dtype.kind == "b" and not as_written):
+        return own.astype(np.float64)
+    missing = [value is None or (isinstance(value, float) and math.isnan(value)) for value in own.tolist()]
+    cells = ["" if no else str(value) for value, no in zip(own.tolist(), missing, strict=True)]
+    return _numbers_or_text(cells, as_written)
+
+
 @contextmanager
 def naming(file: str | os.PathLike[str]) -> Iterator[None]:
     """Has each ValueError name the file of the table that it is about."""
@@ -183,17 +281,32 @@ def file_of(path: Path) -> Path:
     return path
 
 
-def _raw(path: Path, problems: list[Problem] | None = None) -> _Raw:
-    """Of any file; lines of a csv that do not fit are refused, or noted where there is a list for them."""
+def _raw(
+    path: Path,
+    problems: list[Problem] | None = None,
+    *,
+    as_written: Collection[str] = (),
+    needs_targets: bool = True,
+) -> _Raw:
+    """Of any file; lines of a csv that do not fit are refused, or noted where there is a list for them.
+
+    Args:
+        path: of the file.
+        problems: where lines are noted.
+        as_written: columns of a csv that are text even if all their cells are numbers.
+        needs_targets: whether an .npz without ``y`` is refused.
+    """
     try:
         if path.suffix.lower() == ".npz":
-            return _of_npz(path)
-        return _of_parquet(path) if path.suffix.lower() == ".parquet" else _of_csv(path, problems)
+            return _of_npz(path, needs_targets)
+        if path.suffix.lower() == ".parquet":
+            return _of_parquet(path, as_written)
+        return _of_csv(path, problems, as_written)
     except (PermissionError, IsADirectoryError) as error:
         raise OSError(f"expected to be able to read {path}, got: {error.strerror}") from error
 
 
-def _of_csv(path: Path, problems: list[Problem] | None) -> _Raw:
+def _of_csv(path: Path, problems: list[Problem] | None, as_written: Collection[str]) -> _Raw:
     try:
         text = files.text(path)
     except UnicodeDecodeError as error:
@@ -229,19 +342,24 @@ def _of_csv(path: Path, problems: list[Problem] | None) -> _Raw:
             problems.append(Problem(shown(path.name), f"line {line}: {reason}"))
     if not cells:
         raise ValueError(f"expected rows below the names of the columns in {path}, got none")
-    return _Raw(str(path), _columns(names, cells), lines)
+    return _Raw(str(path), _columns(names, cells, as_written), lines)
 
 
-def _columns(names: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Array]:
+def _columns(
+    names: Sequence[str], cells: Sequence[Sequence[str]], as_written: Collection[str] = ()
+) -> dict[str, Array]:
     """By name; a column without one is called by its number."""
     own = [name or f"column {place}" for place, name in enumerate(names, start=1)]
     _different(own)
-    return {name: _numbers_or_text(column) for name, column in zip(own, zip(*cells, strict=True), strict=True)}
+    columns = zip(own, zip(*cells, strict=True), strict=True)
+    return {name: _numbers_or_text(column, name in as_written) for name, column in columns}
 
 
-def _numbers_or_text(cells: Sequence[str]) -> Array:
-    """Numbers if all cells that are not missing are; else text."""
+def _numbers_or_text(cells: Sequence[str], as_written: bool = False) -> Array:
+    """Numbers if all cells that are not missing are, unless they are wanted as they are written; else text."""
     texts = ["" if cell.strip().lower() in MISSING else cell.strip() for cell in cells]
+    if as_written:
+        return np.array(texts, dtype=object)
     numbers = np.array([_number(text) for text in texts], dtype=np.float64)
     is_text = np.isnan(numbers) & np.array([text != "" for text in texts])
     return np.array(texts, dtype=object) if is_text.any() else numbers
@@ -263,9 +381,9 @@ def _different(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def _of_parquet(path: Path) -> _Raw:
+def _of_parquet(path: Path, as_written: Collection[str]) -> _Raw:
     try:
-        import pandas  # type: ignore[import-untyped,unused-ignore]
+        import pandas  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
         import pyarrow.parquet  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
         raise ImportError(f"reading {path} needs pandas and pyarrow: pip install pandas pyarrow") from error
@@ -282,6 +400,15 @@ def _of_parquet(path: Path) -> _Raw:
             frame = content.read().to_pandas()
         except Exception as error:  # as above
             raise ValueError(f"expected a Parquet file, got {path}, which cannot be read: {_said(error)}") from error
+    if not len(frame):
+        raise ValueError(f"expected rows in {path}, got none")
+    return _Raw(str(path), _of_frame(frame, as_written))
+
+
+def _of_frame(frame: Any, as_written: Collection[str]) -> dict[str, Array]:
+    """Columns of a table of pandas."""
+    import pandas
+
     names = [str(name).strip() for name in frame.columns]
     _different(names)
     columns: dict[str, Array] = {}
@@ -292,9 +419,7 @@ def _of_parquet(path: Path) -> _Raw:
         else:
             missing = own.isna().to_numpy()
             columns[name] = np.array(["" if no else str(value) for value, no in zip(own, missing, strict=True)], object)
-    if not len(frame):
-        raise ValueError(f"expected rows in {path}, got none")
-    return _Raw(str(path), columns)
+    return columns
 
 
 def _claimed(metadata: Any) -> int:
@@ -313,15 +438,16 @@ def _said(error: Exception) -> str:
     return shown(" ".join(str(error).split())) or type(error).__name__
 
 
-def _of_npz(path: Path) -> _Raw:
+def _of_npz(path: Path, needs_targets: bool) -> _Raw:
     there = arrays.names(path)
-    missing = [name for name in ("X", "y") if name not in there]
+    missing = [name for name in ("X", "y")[: 1 + needs_targets] if name not in there]
     if missing:
         some = ", ".join(shown(name, 40) for name in there[:8]) or "nothing"
         raise ValueError(f"expected X and y in {path}, got no {' and no '.join(missing)}: there is {some}")
     wanted = [name for name in there if name in ("X", "y", "columns", "n_splits") or re.fullmatch(r"test_\d+", name)]
     found = arrays.load(path, wanted)
-    x, y = found["X"], found["y"]
+    x = found["X"]
+    y = found.get("y", np.zeros(x.shape[:1]))
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if x.ndim != 2 or y.shape != x.shape[:1] or not len(x):
         raise ValueError(f"expected X (n, p) and y (n,) with n of at least 1 in {path}, got {x.shape} and {y.shape}")
@@ -338,7 +464,7 @@ def _of_npz(path: Path) -> _Raw:
         name: column if column.dtype == object else column.astype(np.float64)
         for name, column in zip(names, columns, strict=True)
     }
-    return _Raw(str(path), floats, None, y.astype(np.float64), tests)
+    return _Raw(str(path), floats, None, y.astype(np.float64) if "y" in found else None, tests)
 
 
 def _tests(stored: Mapping[str, Array], count: int, path: Path) -> tuple[Array, ...]:
@@ -384,18 +510,13 @@ def _table(raw: _Raw, target: str, ignore: Sequence[str], categories: Sequence[s
     elif not target:
         raise ValueError(f"expected --set target=COLUMN, one of {', '.join(names)}, got none")
     elif target not in columns:
-        raise ValueError(unknown("column", target, names))
+        raise ValueError(_no_target(target, names))
     else:
         targets = columns.pop(target)
     columns = {name: column for name, column in columns.items() if name not in ignore}
     if not columns:
         raise ValueError(f"expected a column beside the target {target!r} to predict it from, got none in {raw.file}")
-    if targets.dtype == object:
-        text = [row for row, cell in enumerate(targets) if cell and np.isnan(_number(cell))]
-        raise ValueError(
-            f"expected numbers in the target {target!r}, got text in {len(text):,} of {len(targets):,} rows, the first "
-            f"{shown(targets[text[0]], 40)!r} in {raw.where(text[0])}"
-        )
+    _no_text(raw, targets, f"the target {target!r}")
     kept = _finite_targets(raw, targets, target, skip_bad=skip_bad)
     for name, column in columns.items():
         if column.dtype != object:
@@ -430,6 +551,23 @@ def _table(raw: _Raw, target: str, ignore: Sequence[str], categories: Sequence[s
     )
 
 
+def _no_target(target: str, names: Sequence[str]) -> str:
+    """The sentence that the target is not there: with the names near it, or else that it is missing."""
+    if difflib.get_close_matches(target, names):
+        return unknown("column", target, names)
+    return f"expected the target {target!r} among the columns, got none of that name; there are {', '.join(names)}"
+
+
+def _no_text(raw: _Raw, column: Array, what: str) -> None:
+    """A ValueError where a column that should have numbers has text."""
+    if column.dtype == object:
+        text = [row for row, cell in enumerate(column) if cell and np.isnan(_number(cell))]
+        raise ValueError(
+            f"expected numbers in {what}, got text in {len(text):,} of {len(column):,} rows, the first "
+            f"{shown(column[text[0]], 40)!r} in {raw.where(text[0])}"
+        )
+
+
 def _finite_targets(raw: _Raw, targets: Array, name: str, *, skip_bad: bool) -> Array:
     """Which rows have a finite target; a ValueError if some have none."""
     missing, infinite = np.isnan(targets), np.isinf(targets)
@@ -443,12 +581,11 @@ def _finite_targets(raw: _Raw, targets: Array, name: str, *, skip_bad: bool) -> 
     return ~(missing | infinite)
 
 
-def _infinite(raw: _Raw, name: str, where: Array) -> str:
+def _infinite(raw: _Raw, name: str, where: Array, *, remedy: bool = True) -> str:
     count, first = int(where.sum()), raw.where(int(where.argmax()))
     ones = "an infinite one" if count == 1 else f"{count:,} infinite ones, the first"
-    return (
-        f"expected finite numbers, got {ones} in column {shown(name)!r} ({first}); skip_bad=true leaves out such rows"
-    )
+    then = "; skip_bad=true leaves out such rows" if remedy else ""
+    return f"expected finite numbers, got {ones} in column {shown(name)!r} ({first}){then}"
 
 
 def _text(column: Array) -> Array:

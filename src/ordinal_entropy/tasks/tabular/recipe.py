@@ -24,12 +24,15 @@ from ordinal_entropy.tasks.tabular import classical, data, generated, inputs, tr
 from ordinal_entropy.tasks.tabular.data import Table
 from ordinal_entropy.tasks.tabular.inputs import Preparation, Seen
 from ordinal_entropy.tasks.tabular.train import METRIC, PARTS, Job, Scored, Settings
-from ordinal_entropy.training.checkpoints import FILE, load_run
+from ordinal_entropy.tasks.tabular.using import UsedTable
+from ordinal_entropy.tasks.using import point_of
+from ordinal_entropy.training.checkpoints import FILE, OfRun, load_run
 from ordinal_entropy.training.plans import Plan, Progress, places, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
 from ordinal_entropy.training.stacked import memory
 from ordinal_entropy.training.stacked.members import require_trainable, steps_and_rows
 from ordinal_entropy.training.stacked.network import Shape
+from ordinal_entropy.training.stacked.single import Single
 
 _GENERATED_SEED = 0
 
@@ -257,7 +260,7 @@ def _seen(found: Table, seed: int, recipe: Tabular) -> Seen:
 
 
 def _preparation(found: Table, rows: inputs.Rows, recipe: Tabular) -> Preparation:
-    return Preparation(found, rows.train, scaling=recipe.data.scaling, max_categories=recipe.data.max_categories)
+    return Preparation.fitted(found, rows.train, scaling=recipe.data.scaling, max_categories=recipe.data.max_categories)
 
 
 def set_aside(recipe: Tabular, tuning: int) -> Tabular:
@@ -270,19 +273,19 @@ def _method(plan: Plan) -> Composition:
 
 
 def _job(plan: Plan, seen: Seen) -> Job:
+    own = plan.recipe.training
+    shape = _shape(plan, seen.numbers, seen.train.inputs.shape[1])
+    return Job(plan.seed, seen, shape, _method(plan), own.learning_rate, own.weight_decay)
+
+
+def _shape(plan: Plan, numbers: int, width: int) -> Shape:
+    """Of a network of so many inputs, of which the first ones are numbers."""
     recipe = plan.recipe
-    method = _method(plan)
     model = {each.name: getattr(recipe.model, each.name) for each in fields(recipe.model)}
     if recipe.model.network == "perceptron":
         model["members"] = 1
-    shape = Shape(
-        numbers=seen.numbers,
-        inputs=seen.train.inputs.shape[1],
-        outputs=method.outputs(1),
-        **model,
-        dtype=getattr(torch, recipe.training.dtype),
-    )
-    return Job(plan.seed, seen, shape, method, recipe.training.learning_rate, recipe.training.weight_decay)
+    dtype = getattr(torch, recipe.training.dtype)
+    return Shape(numbers=numbers, inputs=width, outputs=_method(plan).outputs(1), **model, dtype=dtype)
 
 
 def _settings(recipe: Tabular) -> Settings:
@@ -299,26 +302,17 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
         "step" (epochs done), the error on the rows of each part, further ones of the test rows, and the error on these
         by the parameters that were best on validation.
     """
-    if plan.method in classical.ROWS:
-        raise ValueError(f"expected a run of a network to evaluate, got one of {plan.method!r}, of which none is kept")
+    _require_network(plan, "evaluate")
     place = trained_in(folder, plan, FILE)
     there = load_run(place, metric=METRIC)
     assert there is not None
-    content = {key: value for key, value in runs.open(place).recipe.items() if key != "task"}
-    with runs.reading(place / "recipe.json", "remove the run folder and train again"):
-        recipe = restored(Tabular(), content)
-    own = table(recipe)
-    if own.digest() != there.table:
-        where = recipe.data.path
-        raise ValueError(f"expected the table that the run in {place} was trained on in {where}, got another")
-    rows = rows_of(own, plan.seed, recipe)
-    preparation = _preparation(own, rows, recipe)
-    seen = inputs.seen(own, rows, preparation)
+    recipe, own, seen = _as_trained(plan, place, there)
     parts: tuple[str, ...] = PARTS
     main = "test"
     if _of_the_data(plan.recipe) != _of_the_data(recipe):
+        assert seen.preparation is not None
         other = data.aligned(table(plan.recipe), own)
-        seen = seen._replace(test=preparation.part(other, np.arange(len(other.targets))))
+        seen = seen._replace(test=seen.preparation.part(other, np.arange(len(other.targets))))
         parts, main = ("test",), f"all {len(other.targets):,}"
     job = _job(plan._replace(recipe=recipe), seen)
     scored = Scored([job], _settings(recipe), device=device, states=[(place, there.state)])
@@ -330,12 +324,84 @@ def evaluate(plan: Plan, *, device: str, folder: Path) -> dict[str, float]:
     return {**scores, f"{main}, best on validation": best["test"][METRIC]}
 
 
+def _require_network(plan: Plan, what: str) -> None:
+    if plan.method in classical.ROWS:
+        raise ValueError(f"expected a run of a network to {what}, got one of {plan.method!r}, of which none is kept")
+
+
+def _as_trained(plan: Plan, place: Path, there: OfRun) -> tuple[Tabular, Table, Seen]:
+    """The recipe that a run was trained by, its table and what it saw of it; a ValueError where that is another now."""
+    content = {key: value for key, value in runs.open(place).recipe.items() if key != "task"}
+    with runs.reading(place / "recipe.json", "remove the run folder and train again"):
+        recipe = restored(Tabular(), content)
+    own = table(recipe)
+    if own.digest() != there.table:
+        where = recipe.data.path
+        raise ValueError(f"expected the table that the run in {place} was trained on in {where}, got another")
+    rows = rows_of(own, plan.seed, recipe)
+    return recipe, own, inputs.seen(own, rows, _preparation(own, rows, recipe))
+
+
+def used(plan: Plan, *, at: str | None, device: str, folder: Path) -> UsedTable:
+    """A run to predict with: by what it wrote at its end, else by its checkpoint and its table."""
+    _require_network(plan, "predict with")
+    at = point_of(at)
+    try:
+        place = trained_in(folder, plan, train.MODEL)
+    except FileNotFoundError:
+        place = trained_in(folder, plan, FILE)
+        preparation, model = _rebuilt(plan, place, device)
+    else:
+        remedy = f"remove it, and it is made anew of {FILE} and the table"
+        model = runs.load_tensors(place / train.MODEL, train.OF_MODEL, remedy=remedy)
+        content = runs.read_json(place / train.PREPARATION, remedy=f"remove it and {train.MODEL} beside it")
+        with runs.reading(place / train.PREPARATION, f"remove it and {train.MODEL} beside it"):
+            preparation = Preparation.restored(content)
+    own, recipe = model[at], plan.recipe
+    with runs.reading(place / train.MODEL, "remove the run folder and train again"):
+        single = Single(
+            _shape(plan, preparation.numbers, preparation.width),
+            _method(plan),
+            own["learned"],
+            center=preparation.center,
+            scale=preparation.scale,
+        )
+    return UsedTable(
+        single,
+        preparation,
+        own["residuals"].numpy(),
+        own["epoch"],
+        at,
+        recipe.data.target or (generated.TARGET if recipe.data.generated else "y"),
+        recipe.data.categories,
+        device,
+    )
+
+
+def _rebuilt(plan: Plan, place: Path, device: str) -> tuple[Preparation, dict[str, Any]]:
+    """What a run that is not over, or of an earlier version, would have written at its end."""
+    there = load_run(place, metric=METRIC)
+    assert there is not None
+    try:
+        recipe, _, seen = _as_trained(plan, place, there)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"expected {train.MODEL} in {place}, which a run writes at its end, or else the table that it is trained "
+            f"on, got neither: {error}"
+        ) from error
+    scored = Scored([_job(plan, seen)], _settings(recipe), device=device, states=[(place, there.state)])
+    (model,) = train.models(scored, [train.epochs_of(there.history)])
+    assert seen.preparation is not None
+    return seen.preparation, model
+
+
 TABULAR = Task(
     Trainable("tabular", METRIC, read, _of_the_data, train_group, group_key, same_table, stacks=stacks),
     "a number from the other columns of a table",
     PRESETS,
     (),
     evaluate,
+    used,
     check_method,
     check,
     details={

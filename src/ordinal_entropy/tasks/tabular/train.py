@@ -6,7 +6,7 @@ and ends in the numbers that it would have had, but for rounding if it goes on b
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -311,13 +311,53 @@ def train_stack(waiting: Sequence[Waiting], device: str, progress: Progress | No
     often = loop.Loop(settings.epochs * steps, steps, checkpoint_seconds=_SECONDS, checkpoint_at=steps)
     evaluated = lambda: len(histories[0]) * steps  # noqa: E731
     loop.train(stack, often, evaluated=evaluated, evaluate=evaluate, save=save, progress=progress)
-    _save_features(
-        scored, waiting, [places(history, METRIC)["best_validation"] + 1 for history in histories], best=True
-    )
+    epochs = [epochs_of(history) for history in histories]
+    _save_features(scored, waiting, [own["best_validation"] for own in epochs], best=True)
     _save_features(scored, waiting, [stack.epoch] * len(waiting), best=False)
+    save_models(scored, [each.run.path for each in waiting], epochs)
     for each, history in zip(waiting, histories, strict=True):
         features = {at: saved_scores(each.run.path, "test", place + 1) for at, place in places(history, METRIC).items()}
         each.run.finish({"history": history, "features": features, "table": each.table, "left_out": each.left_out})
+
+
+MODEL, PREPARATION = "model.pt", "preparation.json"  # what a trained run needs to be used
+_POINTS = ("best_validation", "last")
+OF_MODEL = {point: {"learned": {str: Tensor}, "residuals": Tensor, "epoch": int} for point in _POINTS}
+
+
+def epochs_of(history: Sequence[Scores]) -> dict[str, int]:
+    """Of each point, counted from 1."""
+    return {point: place + 1 for point, place in places(history, METRIC).items()}
+
+
+def models(scored: Scored, epochs: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
+    """Of each run, at the best validation point and the last: what it predicts by, and its errors on test rows.
+
+    Args:
+        scored: the runs.
+        epochs: of each run, by point.
+    """
+    found: list[dict[str, Any]] = [{} for _ in scored.jobs]
+    test = scored.parts["test"]
+    which = scored.stack.which
+    for point in _POINTS:
+        _, predictions = scored.predictions(test.inputs, best=point == "best_validation", features=False)
+        away = (predictions - test.targets[which]).abs().cpu()
+        for model, place, own in zip(found, scored.place, epochs, strict=True):
+            model[point] = {
+                "learned": scored.stack.learned(place, best=point == "best_validation"),
+                "residuals": away[place, test.mask[which[place]].cpu()].sort().values,
+                "epoch": own[point],
+            }
+    return found
+
+
+def save_models(scored: Scored, folders: Sequence[Path], epochs: Sequence[Mapping[str, int]]) -> None:
+    """Writes what runs need to be used, each into its folder: neither the table nor scikit-learn is asked for then."""
+    for job, folder, model in zip(scored.jobs, folders, models(scored, epochs), strict=True):
+        assert job.seen.preparation is not None
+        runs.save_tensors(folder / MODEL, model)
+        runs.write_json(folder / PREPARATION, job.seen.preparation.described())
 
 
 def _save_features(scored: Scored, waiting: Sequence[Waiting], epochs: Sequence[int], *, best: bool) -> None:

@@ -413,7 +413,7 @@ def first_inputs(shape: Shape, parameters: Mapping[str, Tensor], x: Tensor, piec
     """Inputs ``(r, n, first)`` of the first hidden layer: rows ``(r, n, inputs)`` with their numbers embedded."""
     if not shape.encoded:
         return x
-    numbers = x[..., : shape.numbers].mT
+    numbers = x[..., : shape.numbers].transpose(-2, -1)  # ONNX has no mT
     return torch.cat([embedded(parameters, numbers, pieces), x[..., shape.numbers :]], dim=-1)
 
 

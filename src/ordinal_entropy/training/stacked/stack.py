@@ -557,6 +557,30 @@ class Stack:
             found[name] = {each.partition(".")[2]: tensor.cpu().clone() for each, tensor in own.items()}
         return found
 
+    @torch.no_grad()
+    def learned(self, run: int, *, best: bool) -> dict[str, Tensor]:
+        """All that a run predicts by, on the CPU, for :class:`ordinal_entropy.training.stacked.single.Single`.
+
+        Args:
+            run: its place.
+            best: where validation was best; else as it is now.
+
+        Returns:
+            "network.NAME", its parameters; "pieces.NAME", where its embedding has them; "K.head.NAME" and
+            "K.decoder.NAME", what member K has of its own.
+        """
+        with self._own_at(best):
+            views = self.best if best else self.network.parameters
+            found = {f"network.{name}": each for name, each in views.of_run(run, self.members[run].first).items()}
+            if self.network.pieces is not None:
+                found |= {f"pieces.{name}": each[run] for name, each in self.network.pieces._asdict().items()}
+            for number, own in enumerate(self.own[self.k * run : self.k * (run + 1)]):
+                brought = {"head": own.head, "decoder": own.method.decoding}
+                for name, part in brought.items():
+                    if part is not None:
+                        found |= {f"{number}.{name}.{key}": each for key, each in part.state_dict().items()}
+            return {name: each.detach().cpu().clone() for name, each in found.items()}
+
     def check_run(self, run: int, state: dict[str, Any]) -> None:
         """A ValueError where a state has not the form of :meth:`run_state`; one of a method may be missing whole."""
         example = self.run_state(run)
