@@ -134,7 +134,7 @@ def _worker(theirs: Connection, threads: int) -> None:
     torch.set_num_threads(threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     known, work = b"", None
-    with contextlib.suppress(EOFError):  # the other end is closed
+    with contextlib.suppress(EOFError, KeyboardInterrupt):  # the other end is closed; an interrupt finds it waiting
         while True:
             called = theirs.recv_bytes()
             if called != known:
