@@ -12,9 +12,10 @@ pytest.importorskip("typer", reason="the command line is typer's")
 
 import ordinal_entropy as oe
 from command_line import call, words
-from ordinal_entropy import tasks
+from ordinal_entropy import comparison, tasks
 from ordinal_entropy.comparison.tuning import FIRST_SEED
 from ordinal_entropy.methods import registry
+from ordinal_entropy.results import tables
 from ordinal_entropy.studies import best
 from ordinal_entropy.studies.best import BestStudy
 from ordinal_entropy.training import runner
@@ -83,6 +84,15 @@ def test_the_command_finds_compares_and_leaves_a_model(whole):
     assert summary["tuning"]["baseline"]["trials"] >= 16 and summary["recipe"]["data"]["split"] == 0
     assert "all on validation data" in said and "Round 1, beside baseline: validation RMSE" in said
     assert (folder / own["model"] / "result.json").exists()
+    verdict = comparison.verdict(summary)
+    gained = own["winner"] != "baseline"
+    first = (
+        f"on validation data is {own['winner']}." if gained else "on the tuned baseline on validation data: use that."
+    )
+    assert first in verdict.headline and first in said
+    assert [table.title for table in tables.selection(summary, 1.0)] == [
+        f"Round {place}, beside {each['best']}: validation RMSE" for place, each in enumerate(own["rounds"], 1)
+    ]
     assert (
         summary["command"].endswith("--seeds 3 --parts lds,huber --device cpu")
         and "--budget 600s" in summary["command"]
@@ -172,7 +182,6 @@ def test_in_python(whole):
 def test_a_winner_that_turns_out_worse_leaves_the_baselines_model(monkeypatch):
     study, recipe = a_study(), tasks.recipe("tabular", "quick")
     values = {"baseline": [1.0, 1.1, 1.2], "lds": [2.0, 2.2, 2.1]}
-    from ordinal_entropy import comparison
     from ordinal_entropy.studies.grid import Variant
     from ordinal_entropy.training.plans import Outcome
 

@@ -73,9 +73,8 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
     for part in parts(summary):
         base = next(name for name in part["methods"] if name not in part["paired"])
         findings += [_finding(part, name, base, called[name], p_values[name], scale) for name in part["paired"]]
-    return Verdict(
-        _headline(summary, findings, scale), findings, [*_failed(summary), *_stopping(summary), *_tuned(summary, scale)]
-    )
+    headline = " ".join([*_chosen(summary), _headline(summary, findings, scale)])
+    return Verdict(headline, findings, [*_failed(summary), *_stopping(summary), *_tuned(summary, scale)])
 
 
 def unit(summary: Mapping[str, Any]) -> str:
@@ -277,15 +276,23 @@ def _selected(summary: Mapping[str, Any]) -> list[str]:
     rounds = count(len(own["rounds"]), "round")
     seeds = count(int(tuned["seeds"]), "seed")
     found = [
+        *_chosen(summary),
         f"The search took {duration(own['spent'])}: {count(int(tuned['trials']), 'trial')} of {seeds} each for {base}, "
-        f"then {count(tried, 'composition')} in {rounds}, all on validation data. It ended since {own['ended']}."
+        f"then {count(tried, 'composition')} in {rounds}, all on validation data. It ended since {own['ended']}.",
     ]
-    nearest = next((name for name in summary["methods"] if name != base), None)
     if winner != base:
-        found.append(f"The best composition found is {winner}, after {count(int(own['trials']), 'trial')}.")
-    elif nearest in {row for each in own["rounds"] for row in each["tuned"]}:
-        found.append(f"Nothing gained on the tuned {base}: use that. {nearest}, which came nearest, stands beside it.")
-    else:
-        found.append(f"Nothing gained on the tuned {base}: use that.")
+        found.append(f"{winner} was chosen after {count(int(own['trials']), 'trial')}.")
+    elif any(name in each["tuned"] for each in own["rounds"] for name in summary["methods"] if name != base):
+        found.append(f"What came nearest stands beside {base}.")
     test = " All runs share the test rows that were set aside before." if tuned.get("sets_aside") else ""
     return [*found, f"The verdict is of the rows at these settings, on fresh seeds.{test}"]
+
+
+def _chosen(summary: Mapping[str, Any]) -> list[str]:
+    """What a search for the best composition says to use."""
+    own = summary.get("best")
+    if not own:
+        return []
+    if own["winner"] == summary["baseline"]:
+        return [f"Nothing gained on the tuned {own['winner']} on validation data: use that."]
+    return [f"The best composition found on validation data is {own['winner']}."]

@@ -234,6 +234,10 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
     command, study = summary.get("command"), summary.get("study")
     if command:
         section.commands, section.commands_note = [str(command)], _AGAIN
+        own = summary.get("best")
+        if own:
+            section.notes.append(f"The model to use is the run in {own['model']}, in the folder of this page.")
+            section.commands.append(str(own["train"]))
     elif study:
         section.commands, section.commands_note = [f"ordinal-entropy reproduce {study}"], _UNRECORDED
     elif summary.get("task") in tasks.names() and "variants" in summary:  # a loop of one's own may bear any name

@@ -134,6 +134,8 @@ def learning_rates(summary: Mapping[str, Any], scale: float) -> Figure | None:
     lines = []
     for place, (row, own) in enumerate(rows.items()):
         points = [(value, score / scale) for value, score in own["curve"] if score is not None]
+        if not points:  # a row whose learning rate was searched without a grid
+            continue
         texts = [f"{row}, {axis} {value:.3g}: {score:.4g}" for value, score in points]
         x, y = ([point[k] for point in points] for k in (0, 1))
         lines.append(Series(row, style(place), [row] * len(points), x, y, texts=texts, line=True))

@@ -200,10 +200,10 @@ def tuning(summary: Mapping[str, Any], scale: float) -> list[Table]:
     )
     found = [Table(f"Tuning: {metric}", headings, chosen, note, prose=True)]
     values = sorted({value for own in rows.values() for value, _ in own["curve"]})
-    curves = {row: dict(own["curve"]) for row, own in rows.items()}
+    curves = {row: dict(own["curve"]) for row, own in rows.items() if own["curve"]}
     lines = [Row(f"{value:.3g}", [number(own.get(value), scale) for own in curves.values()]) for value in values]
     title = f"Against the {axis.replace('_', ' ')}, all else at its default: {metric}"
-    return [*found, Table(title, list(rows), lines, "")]
+    return [*found, Table(title, list(curves), lines, "")]
 
 
 def selection(summary: Mapping[str, Any], scale: float) -> list[Table]:
