@@ -99,7 +99,7 @@ def test_chance_alone_is_seldom_taken_for_a_gain():
             10, 1
         )
         added += forward.forward(space, train, 20_000.0, run_seconds=1.0).winner.row != "baseline"
-    assert added <= 0.35 * 40  # two finalists, of which each passes with a chance of one in ten
+    assert added <= 0.15 * 40  # two finalists, of which each passes with a chance of one in forty
 
 
 def test_a_head_that_wants_another_learning_rate_is_searched_there():
@@ -158,7 +158,7 @@ def test_too_small_a_budget_is_refused_with_the_smallest_that_works():
 def test_a_stop_leads_to_the_same_questions():
     whole = Trainer({"lds": 1.0, "oe": 0.5}, noise=0.05)
     expected = selected(whole)
-    for stage in ("baseline-search-1", "round-1-screening", "round-2-search-1", "round-2-confirming"):
+    for stage in ("baseline-search-1", "round-1-screening-1", "round-2-search-1", "round-2-confirming"):
         with pytest.raises(KeyboardInterrupt):
             selected(Trainer({"lds": 1.0, "oe": 0.5}, noise=0.05, stop_before=stage))
         again = Trainer({"lds": 1.0, "oe": 0.5}, noise=0.05)
@@ -181,3 +181,22 @@ def test_without_any_score_of_the_baseline():
     train.score = lambda row, settings, seed: math.nan
     with pytest.raises(ValueError, match="expected a validation score of at least one trial of baseline, got none"):
         selected(train)
+
+
+def test_a_slow_part_does_not_take_the_time_of_the_others():
+    class Slow(Trainer):
+        def __call__(self, stage, asked, seeds):
+            found, total = super().__call__(stage, asked, seeds)
+            if any("srl" in row for row in asked):
+                more = 60.0 * sum(len(own) * len(seeds) for row, own in asked.items() if "srl" in row)
+                found = {
+                    row: [Found(each.scores, 62.0 * len(seeds) if "srl" in row else each.seconds) for each in own]
+                    for row, own in found.items()
+                }
+                self.took[stage] = total = total + more
+            return found, total
+
+    train = Slow({"srl": 0.3, "lds": 0.2, "oe": 0.1}, noise=0.01)
+    found = selected(train, 900.0, ("srl", "lds", "oe"))
+    assert "srl" in found.rounds[0].screened and "srl" not in found.rounds[0].tuned
+    assert {"lds", "oe"} <= set(found.rounds[0].tuned) and found.winner.row.startswith("lds")

@@ -27,14 +27,12 @@ _BASELINE = ((16, 3), (12, 3), (8, 3), (8, 2), (6, 2), (6, 1))  # trials and see
 _FOR_BASELINE = 0.25  # of the budget
 _SCREENING_SEEDS = 2  # at most
 _FOR_SCREENING = 0.35  # of the time left
+_AT_ONCE = 8  # rows that are screened together, before the time left is looked at again
 _TUNED = ((6, 8), (6, 6), (4, 6), (3, 6), (3, 4), (2, 4), (1, 4))  # rows and trials of each, the first that fits
+_PASSED_OVER = 2  # times as many rows are looked at for so many that fit: slow ones are passed over
 _FOR_TUNING = 0.6  # of the time left
 _FINALISTS = 2
-_CONFIRMING = {
-    8: 1.415,
-    5: 1.533,
-    3: 1.886,
-}  # seeds, the first that fits -> Student's t that one of ten exceeds by chance
+_CONFIRMING = {8: 2.365, 5: 2.776, 3: 4.303}  # seeds, the first that fits -> Student's t of a 95% interval
 _CONFIRMING_SEEDS = 100  # apart: those of round k begin at FIRST_SEED + 100 k
 _NEAR = math.sqrt(10.0)  # a row's learning rate is searched within this factor of the best one's so far
 
@@ -235,18 +233,20 @@ class _Selection:
 
     def _screen(self, place: int, own: Round, best: Composed, rows: Sequence[str]) -> None:
         """Every row at the settings of the best one."""
-        room, price = _FOR_SCREENING * self.left, self.price("", best.row)
+        end, price = self.spent + _FOR_SCREENING * self.left, self.price("", best.row)
         seeds = self.seeds[:_SCREENING_SEEDS]
-        if len(rows) * len(seeds) * price > room:
+        if len(rows) * len(seeds) * price > end - self.spent:
             seeds = seeds[:1]
-        some = rows[: max(int(room / (len(seeds) * price)), 0)]
-        own.left_out = len(rows) - len(some)
-        if not some:
-            return
-        self.tell(f"round {place}: screening {len(some)} compositions beside {best.row}, {self._time()}")
-        found = self.asked(f"round-{place}-screening", {row: [best.settings] for row in some}, seeds)
-        own.screened = {row: found[row][0].mean for row in some}
         own.best_screened = fmean(best.found.scores[: len(seeds)])
+        for turn, start in enumerate(range(0, len(rows), _AT_ONCE), 1):
+            some = rows[start : start + max(min(int((end - self.spent) / (len(seeds) * price)), _AT_ONCE), 0)]
+            if not some:
+                break
+            more = f" and {len(rows) - start - len(some)} more" if len(rows) > start + len(some) else ""
+            self.tell(f"round {place}: screening {', '.join(some)}{more}, {self._time()}")
+            found = self.asked(f"round-{place}-screening-{turn}", {row: [best.settings] for row in some}, seeds)
+            own.screened |= {row: found[row][0].mean for row in some}
+        own.left_out = len(rows) - len(own.screened)
 
     def _tune(
         self,
@@ -258,16 +258,9 @@ class _Selection:
         known: Tuned,
     ) -> tuple[list[Composed], Composed]:
         """The settings of the most promising rows, and as many trials for the best one; the rows, best first."""
-        room = _FOR_TUNING * self.left
-
-        def cost(count: int, trials: int) -> float:
-            prices = [self.price(row, best.row) for row in (*promising[:count], best.row)]
-            return trials * len(self.seeds) * sum(prices)
-
-        count, trials = next((each for each in _TUNED if cost(*each) <= room), (0, 0))
-        if not count:
+        rows, trials = self._affordable(best, promising)
+        if not rows:
             return [], best
-        rows = list(promising[:count])
         self.tell(f"round {place}: tuning {', '.join(rows)}, {self._time()}")
         axis = self.space.axis
         rate = float(best.settings[axis])
@@ -303,8 +296,23 @@ class _Selection:
         own.tuned[best.row] = {"validation": best.found.mean, "chosen": best.settings}
         return sorted(composed, key=lambda each: self._rank(each.found.mean)), best
 
+    def _affordable(self, best: Composed, promising: Sequence[str]) -> tuple[list[str], int]:
+        """Which rows are tuned, and with how many trials each; slow ones that leave no time for others are not."""
+        room = _FOR_TUNING * self.left
+        for count, trials in _TUNED:
+            rows: list[str] = []
+            cost = trials * len(self.seeds) * self.price(best.row, best.row)
+            for row in promising[: _PASSED_OVER * count]:
+                own = trials * len(self.seeds) * self.price(row, best.row)
+                if len(rows) < count and cost + own <= room:
+                    rows.append(row)
+                    cost += own
+            if rows and len(rows) == min(count, len(promising)):
+                return rows, trials
+        return [], 0
+
     def _confirm(self, place: int, own: Round, best: Composed, finalists: Sequence[Composed]) -> Composed | None:
-        """The finalist that gains most on seeds of its own, of those whose gain has a one-sided p below 0.1."""
+        """The finalist that gains most on seeds of its own, of those whose 95% interval is clear of 0."""
         plans = ((some, count) for count in _CONFIRMING for some in range(len(finalists), 0, -1))
 
         def cost(some: int, count: int) -> float:
