@@ -25,8 +25,8 @@ def bytes_of(shape: Shape, rows: int) -> int:
         rows: of a step.
 
     Example:
-        >>> bytes_of(Shape(0, 101, hidden=100), rows=1000) / 2**20
-        3.19...
+        >>> round(bytes_of(Shape(0, 101, hidden=100), rows=1000) / 2**20, 1)
+        3.6
     """
     parameters = empty(shape, [(shape.members, shape.outputs)], "meta").flat.numel()
     hidden = shape.layers * shape.hidden * (2 if shape.network == "perceptron" else 8)
@@ -37,7 +37,7 @@ def bytes_of(shape: Shape, rows: int) -> int:
 
 def limit(device: str) -> float:
     """Bytes that one stack may take: 4 GiB on a CPU, half the memory of a GPU."""
-    if torch.device(device).type != "cuda":
+    if torch.device(device).type != "cuda" or not torch.cuda.is_available():  # which is refused where runs begin
         return CPU_BYTES
     return _GPU_SHARE * torch.cuda.get_device_properties(torch.device(device)).total_memory
 
