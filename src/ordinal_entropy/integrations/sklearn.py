@@ -48,6 +48,7 @@ _ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Ta
 _EMBEDDINGS = ("none", "piecewise")
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 _WHOLE_TABLE = 256  # distinct rows up to which "auto" takes all of them in a step
+_ENOUGH_TO_STOP = 100  # distinct rows from which early_stopping="auto" holds some of them back
 _AMONG_ROWS = ("term", "mixing", "smoothing")  # kinds of parts that look at other rows of a batch
 _ROWS_AT_ONCE = 2**16  # of a prediction
 _MOST_REPEATED = 2**20  # rows that a table is written out to, for methods that take no weights
@@ -146,7 +147,8 @@ class OrdinalEntropyRegressor(
         learning_rate: of AdamW.
         weight_decay: of AdamW.
         epochs: passes over the table, with early stopping at most.
-        early_stopping: hold back rows, stop when their error no longer falls, and return to where it was lowest.
+        early_stopping: hold back rows, stop when their error no longer falls, and return to where it was lowest;
+            "auto": from 100 distinct rows on.
         validation_fraction: share of the distinct rows that is held back.
         n_iter_no_change: so many epochs without a better error end the training; in a small table an epoch is a step.
         tol: by how much an error must be lower to count as better; the held-back targets have a variance of about 1.
@@ -197,7 +199,7 @@ class OrdinalEntropyRegressor(
         learning_rate: float = 3e-3,
         weight_decay: float = 1e-2,
         epochs: int = 200,
-        early_stopping: bool = False,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 40,
         tol: float = 1e-4,
@@ -247,7 +249,7 @@ class OrdinalEntropyRegressor(
         table = self._table(X, y, sample_weight, reset=True)
         random = check_random_state(self.random_state)
         held_back = None
-        if self.early_stopping:
+        if self._stops_early(len(table.weight)):
             table, held_back = _split(table, self.validation_fraction, random)
         if self.batch_size != "auto" and int(self.batch_size) > len(table.weight):
             warnings.warn(
@@ -301,6 +303,8 @@ class OrdinalEntropyRegressor(
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"expected {name} to be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if isinstance(self.early_stopping, str) and self.early_stopping != "auto":
+            raise ValueError(f"expected early_stopping to be True, False or 'auto', got {self.early_stopping!r}")
         for width in self._widths():
             if not _whole(width):
                 raise ValueError(
@@ -327,6 +331,10 @@ class OrdinalEntropyRegressor(
             raise ValueError(f"expected dropout from 0 to below 1, got {self.dropout!r}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"expected validation_fraction between 0 and 1, got {self.validation_fraction!r}")
+
+    def _stops_early(self, rows: int) -> bool:
+        """Whether the fit of so many distinct rows holds some of them back."""
+        return rows >= _ENOUGH_TO_STOP if self.early_stopping == "auto" else bool(self.early_stopping)
 
     def _widths(self) -> tuple[int, ...]:
         return tuple(np.ravel(self.hidden_layer_sizes).tolist())
