@@ -3,6 +3,7 @@
     python examples/own_data.py                          # 10 seeds, half a minute
     python examples/own_data.py --seeds 30 --steps 2000  # more seeds find smaller differences
     python examples/own_data.py --seeds 30 --stop-early  # no more of them than it takes
+    python examples/own_data.py --out runs/own_data      # keeps every run: resumes, and takes more seeds later
 
 It needs SciPy, which the extra brings: pip install 'ordinal-entropy[train]'.
 """
@@ -27,7 +28,7 @@ def table() -> tuple[torch.Tensor, torch.Tensor]:
     return x, ((y + torch.randn(1400, generator=generator) - 14) / 5)[:, None]
 
 
-def train(method: str, seed: int, steps: int) -> dict[str, float]:
+def train(method: str, seed: int, steps: int) -> dict[str, list[float]]:
     """One run: the seed decides the split and the first weights, the same for every method."""
     torch.manual_seed(seed)
     x, y = table()
@@ -35,7 +36,7 @@ def train(method: str, seed: int, steps: int) -> dict[str, float]:
     model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     regularizer = oe.methods.create(method, **METHODS[method])
-    scores = []
+    scores: dict[str, list[float]] = {"validation": [], "test": []}
     with oe.capture(model) as tap:  # what enters the last linear layer
         for step in range(steps):
             loss = mse_loss(model(x[fit]), y[fit]) + regularizer(tap.features, y[fit])
@@ -44,9 +45,9 @@ def train(method: str, seed: int, steps: int) -> dict[str, float]:
             optimizer.step()
             if step % 20 == 19 or step == steps - 1:
                 with torch.no_grad():
-                    scores.append([mse_loss(model(x[rows]), y[rows]).item() for rows in (choose, test)])
-    # min(scores): the pair that is best on the validation rows
-    return {"last": scores[-1][1], "best_validation": min(scores)[1], "best_test": min(test for _, test in scores)}
+                    for part, rows in (("validation", choose), ("test", test)):
+                        scores[part].append(mse_loss(model(x[rows]), y[rows]).item())
+    return scores  # compared is the test score where that on the validation rows is best
 
 
 def main() -> None:
@@ -55,12 +56,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="runs of each method (default: 10)")
     parser.add_argument("--steps", type=int, default=500, help="of each run (default: 500)")
     parser.add_argument("--stop-early", action="store_true", help="train so many seeds at most, until it is settled")
+    parser.add_argument("--out", help="folder that keeps every run, and the summary")
     arguments = parser.parse_args()
     if arguments.seeds < (4 if arguments.stop_early else 2) or arguments.steps < 1:
         parser.error("expected --seeds of at least 2, or 4 to stop early, and --steps of at least 1")
     torch.set_num_threads(1)  # so small a network is faster on one core
     one = functools.partial(train, steps=arguments.steps)
-    found = oe.compare(one, methods=list(METHODS), seeds=arguments.seeds, metric="MSE", stop_early=arguments.stop_early)
+    found = oe.compare(
+        one,
+        methods=list(METHODS),
+        seeds=arguments.seeds,
+        metric="MSE",
+        task=f"own data, {arguments.steps} steps",  # a folder of other steps is refused
+        stop_early=arguments.stop_early,
+        out=arguments.out,
+    )
     trained = len(found.summary["recipe"]["seeds"])
     print(f"{found}\n\nThis holds for these rows, this network and these strengths, over {trained} splits of the rows.")
 

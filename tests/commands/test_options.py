@@ -1,5 +1,7 @@
 """Options that several commands take: keys, presets, settings out of a file."""
 
+import shlex
+
 import pytest
 
 pytest.importorskip("typer", reason="the command line is typer's")
@@ -64,3 +66,51 @@ def test_a_mistake_in_a_file_is_a_sentence_with_its_place(command, text, sentenc
     assert sentence in words(result.stderr) and result.stderr.startswith("ordinal-entropy: ")
     assert len(result.stderr.splitlines()) == 1 and not result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_a_file_is_the_task_of_tables(tmp_path, without_page):
+    pytest.importorskip("sklearn", reason="tables are prepared by scikit-learn")
+    tasks.load_data("tabular").make(tmp_path / "made", seed=0, count=120)
+    small = ["--set=epochs=2", "--set=hidden=4", "--set=batch_size=32", "--set=feature_rows=0", "--device=cpu"]
+    short, long = ["made/houses.csv", "--target=price"], ["tabular", "--set=data=made/houses.csv", "--set=target=price"]
+    call("compare", *short, *small, "--seeds=2", "--out=short")
+    call("compare", *long, *small, "--seeds=2", "--out=long")
+    found = [runs.read_json(f"{place}/summary.json") for place in ("short", "long")]
+    assert found[0]["methods"] == found[1]["methods"] and found[0]["recipe"] == found[1]["recipe"]
+    again = shlex.split(found[0]["command"])
+    assert again[:3] == ["ordinal-entropy", "compare", "tabular"]
+    assert "Read back from" in call(*again[1:], "--out=short").stdout  # the same study: the folder is not refused
+    assert "Read back from" in call("compare", *long, *small, "--seeds=2", "--out=short").stdout
+    call("train", *short, *small, "--out=run")
+    recipe = runs.read_json("run/recipe.json")["recipe"]
+    assert (recipe["task"], recipe["data"]["path"], recipe["data"]["target"]) == ("tabular", "made/houses.csv", "price")
+    keys = words(call("best", *short, "--keys").stdout)
+    assert "data.path made/houses.csv" in keys and "data.target price" in keys and "preset small" in keys
+    assert "data.target area" in words(call("train", "tabular", "--target", "area", "--keys").stdout)
+
+
+@pytest.mark.parametrize("command", ["compare", "best", "train"])
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["linear", "--target", "price"], "expected --target beside a table, as in houses.csv --target price, got it"),
+        (["nowhere.csv", "--target", "price"], "expected a table in nowhere.csv, got no such file"),
+        (["folder.csv", "--target", "price"], "expected a table in folder.csv, got a folder"),
+        (["mine.csv", "--set=data=other.csv"], "expected data.path once, got --set data.path=... beside mine.csv"),
+        (["mine.csv", "--target=a", "--set=target=b"], "expected data.target once, got --set data.target=... beside a"),
+        (["mine.csv"], "expected --target COLUMN, or the setting target=COLUMN, one of a, b"),
+        (["mine.txt"], "expected the name of a task, got 'mine.txt'"),
+    ],
+)
+def test_mistakes_with_files_are_a_sentence(command, given, sentence, tmp_path):
+    (tmp_path / "mine.csv").write_text("a,b\n" + "1,2\n2,3\n" * 50)
+    (tmp_path / "folder.csv").mkdir()
+    result = call(command, *given, "--device=cpu", status=2)
+    assert sentence in words(result.stderr) and len(result.stderr.splitlines()) == 1 and not result.stdout
+
+
+def test_a_file_and_its_target_win_over_a_file_of_settings(tmp_path):
+    (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "old.yaml").write_text("data: {path: old.csv, target: c}\nepochs: 7\n")
+    keys = words(call("compare", "mine.csv", "--target=b", "--config=old.yaml", "--keys").stdout)
+    assert "data.path mine.csv" in keys and "data.target b" in keys and "epochs 7" in keys

@@ -48,7 +48,8 @@ def test_compare_takes_scores_at_three_points():
     "returned", [{"last": 1.0}, None, "0.3 or so", {"last": 1, "best_validation": [], "best_test": 1}]
 )
 def test_what_is_no_score_is_named(returned):
-    with pytest.raises(ValueError, match="train to return a number or last, best_validation, best_test, got") as error:
+    expected = r"train to return a number, \{last, best_validation, best_test\} or \{validation, test\}, got"
+    with pytest.raises(ValueError, match=expected) as error:
         compare(lambda method, seed: returned, seeds=1)
     assert ("last" if isinstance(returned, dict) else repr(returned)) in str(error.value)
 

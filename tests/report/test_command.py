@@ -139,3 +139,17 @@ def test_the_page_of_ones_own_loop_claims_no_command_and_no_validation(task, tmp
     text = page[: page.index("<script")] + page[page.rindex("</script>") :]
     assert "training loop of your own" in text and "ordinal-entropy compare" not in text
     assert "alidation" not in text and "best on" not in text
+    assert "Published on" not in text and "What the methods are" not in text  # its names are the user's own
+
+
+def test_the_page_of_a_folder_of_ones_own_loop_has_the_points_that_were_given(tmp_path):
+    def train(method, seed):
+        score = seed % 3 + (method == "oe") * (1 + seed % 2)
+        return {"validation": [score, score - 0.5, score], "test": [score, score + 1, score + 2]}
+
+    oe.compare(train, seeds=6, out=tmp_path / "own")
+    assert report.write(tmp_path / "own") == []
+    page = (tmp_path / "own" / "report.html").read_text()
+    text = page[: page.index("<script")] + page[page.rindex("</script>") :]
+    assert all(f">{point}<" in text for point in ("last step", "best on validation", "best on test"))
+    assert "training loop of your own" in text

@@ -23,6 +23,7 @@ _TUNINGS_HELP = "With --tune: independent tunings; from 3 on the interval is ove
 
 def compare(
     task: options.Task,
+    target: options.Target = None,
     method_names: Annotated[
         str, typer.Option("--methods", metavar="A,B,...", help=f"Among {', '.join(methods.names())}.")
     ] = "baseline,oe",
@@ -52,6 +53,10 @@ def compare(
 
         ordinal-entropy compare linear --methods baseline,ld,oe --seeds 5 --preset quick --set strength=0.01
 
+    A table of your own stands in the place of the task:
+
+        ordinal-entropy compare houses.csv --target price
+
     With --strengths 0.01,0.1,1 each is a row of its own; verdicts allow for how many rows there are.
 
     With --stop-early the seeds come in rounds, first four, and no more are trained than it takes; the intervals are
@@ -67,7 +72,7 @@ def compare(
     Writes summary.json to --out.
     """
     with errors.one_sentence() as own_folder:
-        preset, given, recipe = options.recipe_of(task, preset, config, settings)
+        task, preset, given, recipe = options.recipe_of(task, preset, config, settings, target)
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return

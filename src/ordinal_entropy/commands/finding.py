@@ -24,6 +24,7 @@ _SEEDS_HELP = (
 
 def best(
     task: options.Task,
+    target: options.Target = None,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help=_BUDGET_HELP)] = "20m",
     parts: Annotated[str, typer.Option("--parts", metavar="A,B,...", help=_PARTS_HELP)] = "",
     seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", help=_SEEDS_HELP)] = None,
@@ -37,7 +38,7 @@ def best(
 ) -> None:
     """What should I use on my data? The best composition of methods, found within a budget of time.
 
-        ordinal-entropy best tabular --set data=houses.csv --set target=price --budget 5m
+        ordinal-entropy best houses.csv --target price --budget 5m
 
     First the baseline is tuned: learning rate and weight decay. Then heads, losses, weights, mixing and added terms are
     tried beside it on validation data, one part at a time, and the one that gains most is kept, as long as one does.
@@ -47,7 +48,7 @@ def best(
     interrupted search resumes.
     """
     with errors.one_sentence() as own_folder:
-        preset, given, recipe = options.recipe_of(task, preset, config, settings)
+        task, preset, given, recipe = options.recipe_of(task, preset, config, settings, target)
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return

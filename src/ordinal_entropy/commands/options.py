@@ -6,10 +6,15 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from ordinal_entropy import tasks
+from ordinal_entropy import files, tasks
 from ordinal_entropy.recipes import Setting, read_config
+from ordinal_entropy.tasks.tabular.data import ENDINGS
 
-Task = Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(tasks.names())}.")]
+_TABULAR = "tabular"
+_TASK_HELP = f"One of {', '.join(tasks.names())}; or a table, a file that ends in {', '.join(ENDINGS)}."
+Task = Annotated[str, typer.Argument(metavar="TASK", help=_TASK_HELP)]
+_TARGET_HELP = "The column of a table to predict, short for --set target=NAME."
+Target = Annotated[str | None, typer.Option("--target", metavar="NAME", help=_TARGET_HELP)]
 _SETTINGS_HELP = "Override a key of the recipe; may be given often. `--keys` shows all keys."
 _CONFIG_HELP = "Keys of the recipe in a YAML file, or recipe.json of a run; --set overrides them."
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTINGS_HELP)]
@@ -38,11 +43,43 @@ def given_settings(config: Path | None, settings: list[str] | None) -> list[str 
 
 
 def recipe_of(
-    task: str, preset: str, config: Path | None, settings: list[str] | None
-) -> tuple[str, list[str | Setting], Any]:
-    """The name of the preset, the settings over it, and the recipe that these make."""
-    own, given = tasks.preset_of(task, preset), given_settings(config, settings)
-    return own, given, tasks.recipe(task, own, given)
+    task: str, preset: str, config: Path | None, settings: list[str] | None, target: str | None
+) -> tuple[str, str, list[str | Setting], Any]:
+    """The name of the task and of the preset, the settings over it, and the recipe that these make.
+
+    Args:
+        task: its name, or the file of a table.
+        preset: its name.
+        config: file of settings.
+        settings: of the command line.
+        target: column of a table.
+    """
+    name, short = _in_full(task, target)
+    own = tasks.preset_of(name, preset)
+    twice = tasks.values_of(name, tasks.recipe(name, own), settings or []).keys() & short.keys() if short else ()
+    if twice:
+        key = min(twice)
+        raise ValueError(f"expected {key} once, got --set {key}=... beside {short[key]}, which stands for it")
+    given = [*given_settings(config, settings), *(f"{key}={value}" for key, value in short.items())]
+    return name, own, given, tasks.recipe(name, own, given)
+
+
+def _in_full(task: str, target: str | None) -> tuple[str, dict[str, str]]:
+    """The name of a task, of a table too, and the settings that the file and its target stand for.
+
+    Example:
+        >>> _in_full("linear", None), _in_full("tabular", "price")
+        (('linear', {}), ('tabular', {'data.target': 'price'}))
+    """
+    found = {}
+    if Path(task).suffix.lower() in ENDINGS:
+        files.size(task, "a table")  # which is an error where there is no such file
+        task, found["data.path"] = _TABULAR, task
+    if target is not None:
+        if task != _TABULAR:
+            raise ValueError(f"expected --target beside a table, as in houses.csv --target price, got it beside {task}")
+        found["data.target"] = target
+    return task, found
 
 
 def device_named(name: str) -> str:

@@ -19,6 +19,7 @@ _RESULT = {"last": runs.NUMBER, "best_validation": runs.NUMBER, "best_test": run
 
 def train(
     task: options.Task,
+    target: options.Target = None,
     method: Annotated[str, typer.Option("--method", help=f"One of {', '.join(methods.names())}.")] = "oe",
     seed: Annotated[int, typer.Option("--seed", help="Of first weights and draws; chooses the training rows too.")] = 0,
     preset: options.Preset = "paper",
@@ -35,7 +36,7 @@ def train(
     Writes a run folder: recipe.json, metrics.jsonl as it goes, checkpoints, and result.json at the end.
     """
     with errors.one_sentence() as own_folder:
-        preset, _, recipe = options.recipe_of(task, preset, config, settings)
+        task, preset, _, recipe = options.recipe_of(task, preset, config, settings, target)
         if keys:
             screen.show_keys(f"{task}, preset {preset}", [recipe], tasks.load(task).fixed)
             return

@@ -1,22 +1,23 @@
 """A training loop, called for every method and seed."""
 
 import importlib.util
-import math
+import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ordinal_entropy.comparison import text
+from ordinal_entropy.comparison import text, tuned_loops
+from ordinal_entropy.comparison.calls import Calls, kept_in, labelled
+from ordinal_entropy.comparison.returned import points_of
 from ordinal_entropy.comparison.statistics import number, special_functions
 from ordinal_entropy.comparison.summaries import POINTS, Failure, StopEarly, adjusted, settled, summary
-from ordinal_entropy.comparison.tuned_loops import TunedTrain, tuned_summary
 from ordinal_entropy.comparison.tuning import SEEDS, TRIALS
 from ordinal_entropy.comparison.verdicts import FEW, verdict
 from ordinal_entropy.environment import environment as present_environment
+from ordinal_entropy.methods import Method
 from ordinal_entropy.runs import write_json
 
 
@@ -65,8 +66,8 @@ class Comparison:
 
 
 def compare(
-    train: Callable[[str, int], float | Mapping[str, float]] | TunedTrain,
-    methods: Sequence[str] = ("baseline", "oe"),
+    train: Callable[[Any, int], Any] | tuned_loops.TunedTrain,
+    methods: str | Method | Iterable[str | Method] | Mapping[str, Any] = ("baseline", "oe"),
     seeds: int | Sequence[int] = 10,
     *,
     lower_is_better: bool = True,
@@ -78,6 +79,7 @@ def compare(
     trials: int | None = None,
     tuning_seeds: int | Sequence[int] | None = None,
     tunings: int | None = None,
+    out: str | os.PathLike[str] | None = None,
 ) -> Comparison:
     """Trains every method at every seed and compares them pair by pair.
 
@@ -86,12 +88,14 @@ def compare(
     the extra ``train`` brings.
 
     Args:
-        train: called with a method's name and a seed; returns the score, or the scores ``{"last": ...,
-            "best_validation": ..., "best_test": ...}`` of which that at the best validation point is compared. NaN
-            for a run that diverged. A run that raises an exception is noted and left out, and the others
-            continue; where the first run of every method does, that is a RuntimeError.
-        methods: names, which ``train`` understands. The others are compared with "baseline", or with the first where
-            that is not among them.
+        train: called with a method and a seed; returns the score, or the scores ``{"last": ..., "best_validation":
+            ..., "best_test": ...}`` of which that at the best validation point is compared, or ``{"validation": [...],
+            "test": [...]}``, the scores during training, of which these three are taken. NaN for a run that diverged.
+            A run that raises an exception is noted and left out, and the others continue; where the first run of every
+            method does, that is a RuntimeError.
+        methods: names, which ``train`` understands; or objects of :func:`ordinal_entropy.methods.create`, whose labels
+            are their names, and of which ``train`` gets a copy for each run; or a mapping of labels to anything, which
+            ``train`` gets. The others are compared with "baseline", or with the first where that is not among them.
         seeds: how many (0, 1, ...), or which.
         lower_is_better: of the score.
         metric: name of the score.
@@ -110,6 +114,10 @@ def compare(
         tuning_seeds: that each trial is trained with: how many (3 unless given), or which; none of ``seeds``.
         tunings: independent ones, 1 unless given. The verdict is then of the methods at the settings that were chosen
             once; with 3 or more, each with fresh seeds of its own, of tuning and then training.
+        out: a folder that keeps the result of every call of ``train`` as it ends. A call whose result is there is not
+            repeated, so that the same comparison resumes, and methods and seeds may be added; runs that failed are
+            tried again. ``summary.json`` is written there at the end. A folder of another task, score or ``tune``, or
+            one that another process is at work in, is an error.
 
     Returns:
         The comparison: ``print`` it, ``write`` it, or read its ``summary`` and ``verdict``.
@@ -126,6 +134,20 @@ def compare(
         >>> found = compare(lambda method, seed: seed - (method == "oe") * (seed % 3 + 1), seeds=50, stop_early=True)
         >>> found.summary["paired"]["oe"]["n"], found.summary["paired"]["oe"]["verdict"]
         (6, 'helps')
+
+        Interrupted comparisons resume where there is a folder:
+
+        >>> import tempfile
+        >>> def train(method, seed):
+        ...     print("training", method, seed)
+        ...     return losses[method][seed]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = compare(train, ["baseline"], 2, out=folder)
+        ...     found = compare(train, ["baseline", "oe"], 2, out=folder)
+        training baseline 0
+        training baseline 1
+        training oe 0
+        training oe 1
     """
     special_functions()  # a missing SciPy is found before the first run, not after the last
     if not callable(train):
@@ -134,38 +156,45 @@ def compare(
         raise TypeError(f"expected seeds to say how many or which, got {seeds!r}")
     if tune is None and (trials, tuning_seeds, tunings) != (None, None, None):
         raise ValueError("expected tune, the ranges of settings, beside trials, tuning_seeds or tunings, got none")
-    names = [methods] if isinstance(methods, str) else list(methods)
+    given = labelled(methods)
+    names = list(given)
     numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
     if not names or not numbers:
         raise ValueError(f"expected at least one method and one seed, got {len(names)} and {len(numbers)}")
-    for what, given in (("methods", names), ("seeds", numbers)):
-        if len(set(given)) < len(given):
-            raise ValueError(f"expected {what} that are all different, got {given}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"expected seeds that are all different, got {numbers}")
     if smallest is not None and not stop_early:
         raise ValueError(
             f"expected stop_early=True beside smallest, which is a reason to stop, got smallest={smallest}"
         )
     if stop_early and len(names) < 2:
         raise ValueError(f"expected two or more methods where one may stop early, got {names[0]} alone")
+    label: dict[str, Any] = {"study": "oe.compare", "task": task, "metric": metric, "lower_is_better": lower_is_better}
+    label |= {"stop_early": stop_early, "axis": None, "ranges": {}}
     if tune is not None:
         if stop_early:
             raise ValueError("expected tune or stop_early, got both")
         several, again = SEEDS if tuning_seeds is None else tuning_seeds, 1 if tunings is None else tunings
-        return Comparison(
-            tuned_summary(
-                train,
-                names,
-                seeds if isinstance(seeds, int) else numbers,
-                tune=tune,
-                trials=TRIALS if trials is None else trials,
-                tuning_seeds=several if isinstance(several, int) else list(several),
-                tunings=again,
-                lower_is_better=lower_is_better,
-                metric=metric,
-                task=task,
-                progress=_progress,
-            )
+        plan = tuned_loops.planned(
+            names,
+            seeds if isinstance(seeds, int) else numbers,
+            tune=tune,
+            trials=TRIALS if trials is None else trials,
+            tuning_seeds=several if isinstance(several, int) else list(several),
+            tunings=again,
         )
+        with kept_in(out, label | tuned_loops.described(plan)) as folder:
+            return _written(
+                tuned_loops.tuned_summary(
+                    Calls(train, given, folder),
+                    plan,
+                    lower_is_better=lower_is_better,
+                    metric=metric,
+                    task=task,
+                    progress=_progress,
+                ),
+                folder,
+            )
     rule = StopEarly(len(numbers), smallest).checked() if stop_early else None
     scores: dict[str, dict[str, list[float]]] = {name: {point: [] for point in POINTS} for name in names}
     failures: list[Failure] = []
@@ -183,21 +212,21 @@ def compare(
             stop_early=rule,
         )
 
+    def scored(returned: Any) -> dict[str, float]:
+        return points_of(returned, lower_is_better=lower_is_better)
+
     environment = present_environment()
-    with _progress(len(names) * len(numbers)) as advance:
+    with kept_in(out, label) as folder, _progress(len(names) * len(numbers)) as advance:
+        called = Calls(train, given, folder)
         for done, seed in enumerate(numbers, start=1):  # all methods of a seed first: what is stopped has whole pairs
             raised: Exception | None = None
             for name in names:
-                try:
-                    score = train(name, seed)  # type: ignore[call-arg]
-                except Exception as error:
-                    traceback.clear_frames(error.__traceback__)  # what it held, on a GPU say, is free for the next run
-                    raised = raised or error
-                    failures.append(Failure(name, seed, type(error).__name__, " ".join(str(error).split())))
-                    score = math.nan
-                for point, value in _points(score).items():
-                    scores[name][point].append(value)
-                advance(f"{name}, seed {seed}")
+                own = called(name, seed, scored, points=POINTS)
+                raised = raised or own.error
+                failures += [failure for failure in [own.failure(name, seed)] if failure]
+                for point in POINTS:
+                    scores[name][point].append(own.scores[point])
+                advance(f"{name}, seed {seed}", own.kept)
             if done == 1 and len(failures) == len(names):
                 raise RuntimeError(
                     f"expected train to work, got {failures[0].type} from every method at the first seed, {seed}: "
@@ -205,27 +234,24 @@ def compare(
                 ) from raised
             if rule is not None and settled(found(done)):
                 break
-    return Comparison(found(done))
+        return _written(found(done), folder)
 
 
-def _points(score: Any) -> dict[str, float]:
-    """The scores of a run at the three points; a ValueError says what train returned instead."""
-    points = score if isinstance(score, Mapping) else dict.fromkeys(POINTS, score)
-    if set(points) != set(POINTS):
-        raise ValueError(
-            f"expected train to return a number or {', '.join(POINTS)}, got {', '.join(map(str, points)) or 'none'}"
-        )
-    try:
-        return {point: float(points[point]) for point in POINTS}
-    except (TypeError, ValueError):
-        raise ValueError(f"expected train to return a number or {', '.join(POINTS)}, got {score!r}") from None
+def _written(made: dict[str, Any], folder: Path | None) -> Comparison:
+    result = Comparison(made)
+    if folder is not None:
+        result.write(folder)
+    return result
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar with the time left on a terminal where rich is installed; elsewhere nothing."""
+def _progress(total: int) -> Iterator[Callable[[str, bool], None]]:
+    """A bar with the time left on a terminal where rich is installed; elsewhere nothing.
+
+    What it yields is told of every run, and whether that was kept: such a run is none of those that take time.
+    """
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        yield lambda what: None
+        yield lambda what, kept: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -233,4 +259,10 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=total)
-        yield lambda what: progress.update(bar, advance=1, description=what)
+        left = [total]
+
+        def advance(what: str, kept: bool) -> None:
+            left[0] -= kept
+            progress.update(bar, advance=not kept, total=left[0], description=what)
+
+        yield advance

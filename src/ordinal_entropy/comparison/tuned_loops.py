@@ -1,24 +1,34 @@
 """A training loop of one's own, tuned for every method and then compared on fresh seeds."""
 
 import math
-import time
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ordinal_entropy.comparison import tuning
+from ordinal_entropy.comparison.calls import Calls
+from ordinal_entropy.comparison.returned import TEST, VALIDATION, best_validation, points_during
 from ordinal_entropy.comparison.summaries import POINTS, Failure, summary
 from ordinal_entropy.comparison.tuning import Axis, Found, Settings, Tuned
 from ordinal_entropy.environment import environment
 from ordinal_entropy.methods import Range
 
-TunedTrain = Callable[[str, int, Settings], Mapping[str, float]]  # (method, seed, settings) -> validation and test
+TunedTrain = Callable[[Any, int, Settings], Mapping[str, Any]]  # (method, seed, settings) -> validation and test
 _LOG_FROM = 10.0  # largest over smallest number of a pair from which its range is logarithmic
 
 
-def tuned_summary(
-    train: Any,
+class Plan(NamedTuple):
+    """What is tuned and then trained."""
+
+    names: list[str]  # of the methods, that which the others are held to first
+    axis: Axis
+    ranges: dict[str, dict[str, Range]]  # by method
+    trials: int  # of each method
+    fresh: list[list[int]]  # seeds of each tuning
+    tuned_on: list[list[int]]  # likewise
+
+
+def planned(
     names: Sequence[str],
     seeds: int | Sequence[int],
     *,
@@ -26,31 +36,59 @@ def tuned_summary(
     trials: int,
     tuning_seeds: int | Sequence[int],
     tunings: int,
-    lower_is_better: bool,
-    metric: str,
-    task: str,
-    progress: Callable[[int], AbstractContextManager[Callable[[str], None]]],
-) -> dict[str, Any]:
-    """The summary of a tuned comparison; arguments as of :func:`ordinal_entropy.compare`.
+) -> Plan:
+    """What a tuned comparison is going to do; arguments as of :func:`ordinal_entropy.compare`.
 
     Args:
-        train: a :data:`TunedTrain`.
         names: of the methods.
         seeds: fresh ones of each tuning: how many, or which.
         tune: ranges.
         trials: of each method.
         tuning_seeds: of each trial: how many, or which.
         tunings: independent ones.
-        lower_is_better: of the score.
-        metric: its name.
-        task: its name.
-        progress: of so many runs; told of each.
     """
     axis, ranges = spaces(tune, names, trials)
     first = next((name for name in names if name == "baseline"), names[0])
-    names = [first, *(name for name in names if name != first)]
     fresh, tuned_on = _seeds(seeds, tuning_seeds, tunings, trials)
-    loop = _Loop(train, names)
+    return Plan([first, *(name for name in names if name != first)], axis, ranges, trials, fresh, tuned_on)
+
+
+def described(plan: Plan) -> dict[str, Any]:
+    """What is searched, as the label of a folder has it.
+
+    Example:
+        >>> described(planned(["oe"], 3, tune={"lr": (1e-4, 1e-2)}, trials=6, tuning_seeds=3, tunings=1))
+        {'axis': ['lr', 0.0001, 0.01], 'ranges': {'oe': {}}}
+    """
+    ranges = {
+        row: {name: [each.low, each.high, each.log, each.whole, list(each.choices)] for name, each in own.items()}
+        for row, own in plan.ranges.items()
+    }
+    return {"axis": [plan.axis.name, plan.axis.values[0], plan.axis.values[-1]], "ranges": ranges}
+
+
+def tuned_summary(
+    call: Calls,
+    plan: Plan,
+    *,
+    lower_is_better: bool,
+    metric: str,
+    task: str,
+    progress: Callable[[int], AbstractContextManager[Callable[[str, bool], None]]],
+) -> dict[str, Any]:
+    """The summary of a tuned comparison.
+
+    Args:
+        call: of a :data:`TunedTrain`.
+        plan: what is tuned and trained.
+        lower_is_better: of the score.
+        metric: its name.
+        task: its name.
+        progress: of so many runs; told of each, and whether it was kept.
+    """
+    names, axis, ranges, trials, fresh, tuned_on = plan
+    first, tunings = names[0], len(fresh)
+    loop = _Loop(call, lower_is_better)
     each: list[dict[str, Tuned]] = []
     scores: list[dict[str, dict[str, list[float]]]] = []
     with progress(len(names) * (trials * len(tuned_on[0]) + len(fresh[0])) * tunings) as advance:
@@ -142,11 +180,11 @@ def _chosen(found: Tuned, axis: Axis) -> Settings:
 class _Loop:
     """Calls ``train``, and notes what it raises."""
 
-    def __init__(self, train: TunedTrain, names: Sequence[str]) -> None:
-        self.train, self.names = train, names
+    def __init__(self, call: Calls, lower_is_better: bool) -> None:
+        self.call, self.lower_is_better = call, lower_is_better
         self.seeds: list[int] = []  # of the present tuning
         self.failures: list[Failure] = []  # on fresh seeds
-        self.advance: Callable[[str], None] = lambda what: None
+        self.advance: Callable[[str, bool], None] = lambda what, kept: None
 
     def trials(self, stage: str, asked: Mapping[str, Sequence[Settings]]) -> dict[str, list[Found]]:
         """The validation scores of settings."""
@@ -154,13 +192,12 @@ class _Loop:
         raised: list[Exception] = []
         for row, every in asked.items():
             for settings in every:
-                start, scores = time.perf_counter(), []
+                own = []
                 for seed in self.seeds:
-                    score, error = self._called(row, seed, settings, "validation")
-                    raised += [] if error is None else [error]
-                    scores.append(score)
-                    self.advance(f"tuning {row}")
-                found[row].append(Found(scores, time.perf_counter() - start))
+                    own.append(self.call(row, seed, self._of_trial, points=[VALIDATION], settings=settings))
+                    self.advance(f"tuning {row}", own[-1].kept)
+                raised += [each.error for each in own if each.error is not None]
+                found[row].append(Found([each.scores[VALIDATION] for each in own], sum(each.seconds for each in own)))
         every_one = sum(len(own) * len(self.seeds) for own in asked.values())
         if stage == "grid" and len(raised) == every_one:
             first = raised[0]
@@ -174,23 +211,27 @@ class _Loop:
         scores: dict[str, dict[str, list[float]]] = {row: {point: [] for point in POINTS} for row in chosen}
         for seed in seeds:  # all methods of a seed first: what is stopped has whole pairs
             for row, settings in chosen.items():
-                score, error = self._called(row, seed, settings, "test")
-                if error is not None:
-                    self.failures.append(Failure(row, seed, type(error).__name__, " ".join(str(error).split())))
-                for own in scores[row].values():
-                    own.append(score)
-                self.advance(f"{row}, seed {seed}")
+                own = self.call(row, seed, self._of_fresh, points=POINTS, settings=settings)
+                self.failures += [failure for failure in [own.failure(row, seed)] if failure]
+                for point in POINTS:
+                    scores[row][point].append(own.scores[point])
+                self.advance(f"{row}, seed {seed}", own.kept)
         return scores
 
-    def _called(self, row: str, seed: int, settings: Settings, part: str) -> tuple[float, Exception | None]:
-        try:
-            found = self.train(row, seed, dict(settings))
-        except Exception as error:
-            traceback.clear_frames(error.__traceback__)  # what it held, on a GPU say, is free for the next run
-            return math.nan, error
-        if not isinstance(found, Mapping) or part not in found:
-            raise ValueError(
-                f"expected train to return {{'validation': ..., 'test': ...}} where it is tuned, got {found!r}; "
-                "settings are chosen by validation scores, never by test scores"
-            )
-        return float(found[part]), None
+    def _of_trial(self, returned: Any) -> dict[str, float]:
+        """The validation score alone: the test score, which may be missing, is not looked at."""
+        return {VALIDATION: best_validation(_part(returned, VALIDATION), lower_is_better=self.lower_is_better)}
+
+    def _of_fresh(self, returned: Any) -> dict[str, float]:
+        test = _part(returned, TEST)
+        validation = returned.get(VALIDATION, 0.0)  # of one score the best is at the same place whatever it was
+        return points_during(validation, test, lower_is_better=self.lower_is_better)
+
+
+def _part(returned: Any, part: str) -> Any:
+    if not isinstance(returned, Mapping) or part not in returned:
+        raise ValueError(
+            f"expected train to return {{'validation': ..., 'test': ...}} where it is tuned, got {returned!r}; "
+            "settings are chosen by validation scores, never by test scores"
+        )
+    return returned[part]

@@ -94,7 +94,7 @@ def of_study(study: FinishedStudy, found: Found, cache: Path, progress: Progress
     _add_cloud(section, _runs_by_variant(study), found, cache, progress)
     if alone:
         _add_pictures(section, study.path)
-    section.folded += published.of_task(str(summary.get("task")))
+    section.folded += [] if _of_own_loop(summary) else published.of_task(str(summary.get("task")))
     _add_settings(section, summary)
     return section
 
@@ -240,7 +240,7 @@ def _add_settings(section: Section, summary: Mapping[str, Any]) -> None:
             section.commands.append(str(own["train"]))
     elif study:
         section.commands, section.commands_note = [f"ordinal-entropy reproduce {study}"], _UNRECORDED
-    elif summary.get("task") in tasks.names() and "variants" in summary:  # a loop of one's own may bear any name
+    elif summary.get("task") in tasks.names() and not _of_own_loop(summary):
         seeds = max(len(own["values"]) for own in summary["methods"].values())
         chosen = ["--methods", ",".join(summary["methods"]), "--seeds", str(seeds)]
         again, section.commands_note = _command("compare", str(summary["task"]), chosen, summary.get("recipe") or {})
@@ -291,7 +291,14 @@ def _about(summary: Mapping[str, Any]) -> str:
     )
 
 
+def _of_own_loop(summary: Mapping[str, Any]) -> bool:
+    """Whether oe.compare made it: names of task and methods are then the user's, and mean what they mean to them."""
+    return not any(key in summary for key in ("command", "study", "variants"))
+
+
 def _meanings(summary: Mapping[str, Any]) -> dict[str, str]:
+    if _of_own_loop(summary):
+        return {}
     changes = summary.get("variants") or {}
     return _described({name: str(changes.get(name, {}).get("method", name)) for name in summary["methods"]})
 

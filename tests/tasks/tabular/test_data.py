@@ -78,7 +78,7 @@ def test_numbers_as_python_writes_them_are_text(tmp_path):
     [
         ("", "y", "names of the columns in the first line of .*, got an empty file"),
         ("x,y\n", "y", "expected rows below the names of the columns in .*, got none"),
-        (HOUSES, "", "expected --set target=COLUMN, one of area, town, price, got none"),
+        (HOUSES, "", "expected --target COLUMN, or the setting target=COLUMN, one of area, town, price, got none"),
         (HOUSES, "prize", "expected a column like 'price', got 'prize'; there are area, town, price"),
         (HOUSES, "town", "numbers in the target 'town', got text in 2 of 3 rows, the first 'Bonn' in line 2"),
         (HOUSES, "area", "target in every row, got none in 1 of 3 rows of 'area', the first in line 3; skip_bad=true"),

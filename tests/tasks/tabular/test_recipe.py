@@ -367,7 +367,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     [
         (["target=price"], "expected --set data=FILE, a table that ends in .csv"),
         (["data=none.csv"], "expected a table in none.csv, got no such file"),
-        (["data=made"], "expected --set target=COLUMN, one of area, rooms"),
+        (["data=made"], "expected --target COLUMN, or the setting target=COLUMN, one of area, rooms"),
         (["data=made", "target=prise"], "expected a column like 'price', got 'prise'"),
         (["data=made", "target=heating"], "expected numbers in the target 'heating'"),
         (["data=made", "target=garden"], "skip_bad=true leaves these rows out"),

@@ -508,7 +508,7 @@ def _table(raw: _Raw, target: str, ignore: Sequence[str], categories: Sequence[s
             raise ValueError(f"expected no target for {raw.file}, whose y it is, got {target!r}")
         targets, target = raw.targets, "y"
     elif not target:
-        raise ValueError(f"expected --set target=COLUMN, one of {', '.join(names)}, got none")
+        raise ValueError(f"expected --target COLUMN, or the setting target=COLUMN, one of {', '.join(names)}, got none")
     elif target not in columns:
         raise ValueError(_no_target(target, names))
     else:

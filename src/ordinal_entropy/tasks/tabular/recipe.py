@@ -1,6 +1,6 @@
 """A table: all that determines a run but method and seed.
 
-    ordinal-entropy compare tabular --set data=houses.csv --set target=price
+    ordinal-entropy compare houses.csv --target price
     ordinal-entropy train tabular --preset quick
 
 The second makes a table of houses and trains on it, in seconds, to a third of the error of the mean price.
