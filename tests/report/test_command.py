@@ -11,7 +11,7 @@ pytest.importorskip("rich", reason="the tables are rich's")
 
 import ordinal_entropy as oe
 from command_line import call
-from fake_trainer import Trainer
+from fake_trainer import Trainer, rows
 from ordinal_entropy import recipes, report, runs, tasks
 from ordinal_entropy.tasks.operators import recipe as operators
 from saved_folders import make_run, make_study
@@ -26,7 +26,7 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def trainer(monkeypatch):
     monkeypatch.setattr(operators.train, "train", Trainer())
-    monkeypatch.setattr(operators, "split", lambda recipe: None)
+    monkeypatch.setattr(operators, "split", rows)
 
 
 def test_report_names_what_it_leaves_out(tmp_path):
