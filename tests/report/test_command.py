@@ -85,6 +85,7 @@ def test_runs_of_train_are_compared_by_their_page(trainer, tmp_path):
     assert call("report", "all").stdout == "Drawn in all/report.html\n"
     page = (tmp_path / "all" / "report.html").read_text()
     assert "6 runs of linear" in page and "; n = 3; p" in page
+    assert "constant, reference" in page and "The constant is the training mean." in page
     assert "ordinal-entropy compare linear --methods baseline,oe --seeds 3 --preset paper --out NEW" in page
 
 
