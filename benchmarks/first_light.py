@@ -3,7 +3,8 @@
     python benchmarks/first_light.py --device cuda --jobs 8                  # everything anew, in one file
     python benchmarks/first_light.py --device cuda --jobs 8 --tasks crowd,depth --resume   # after a stop: the rest
 
-A method learns if its test score, best on validation, is below that of predicting the median of the training targets.
+A method learns if its test score, best on validation, is below that of the constant: the reference of the task that
+sees no input.
 One seed of a short training compares no methods: that takes ``ordinal-entropy compare --tune``. A method that fails is
 recorded with its error, and a task that cannot be trained at all among the failures; the others go on.
 """
@@ -17,9 +18,6 @@ import time
 import traceback
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
 
 from ordinal_entropy import methods, tasks
 from ordinal_entropy.training.plans import Plan
@@ -37,31 +35,6 @@ TASKS: dict[str, list[str]] = {  # settings over the preset: a step on operators
 }
 
 
-def of_median(name: str, plan: Plan) -> float:
-    """The test score of predicting the median of the training targets of a run."""
-    task, recipe = tasks.load(name), plan.recipe
-    data = task.training.read(recipe, "cpu")
-    if name in ("linear", "nonlinear"):
-        return float(np.square(data.test.values - np.median(data.train.values)).mean())
-    if name == "tabular":
-        from ordinal_entropy.tasks.tabular.recipe import rows_of
-
-        rows, targets = rows_of(data.table, plan.seed, recipe), data.table.targets
-        return float(np.sqrt(np.square(targets[rows.test] - np.median(targets[rows.train])).mean()))
-    from ordinal_entropy.training.large.batches import numbers_of
-    from ordinal_entropy.vision.split import Picked
-
-    own = task.training.train_group.args[0]  # type: ignore[attr-defined]  # what the task says of its own
-    made = own.prepare(plan, data, None)
-    median, metric, split = made.data.train.target_rows().double().median(), made.metric.clone(), made.data.test
-    for rows in split.batches(32):
-        numbers = rows.tolist()
-        raw = [] if split.held else [torch.stack(each) for each in zip(*map(split.read, numbers), strict=True)]
-        seen = split.seen(Picked(rows, numbers, raw), None)
-        metric.update(*split.scored(torch.full_like(seen.targets, float(median)), seen))
-    return numbers_of(metric.compute())[task.metric]
-
-
 def lit(name: str, wanted: list[str], device: str, jobs: int, folder: Path) -> dict[str, Any]:
     """What every method did on a task."""
     task, recipe = tasks.load(name), tasks.recipe(name, "quick", TASKS[name])
@@ -76,14 +49,15 @@ def lit(name: str, wanted: list[str], device: str, jobs: int, folder: Path) -> d
             plans.append(plan)
     start = time.perf_counter()
     outcomes = task.train(plans, device=device, folder=folder / name, jobs=jobs, go_on=True)
-    median = of_median(name, plans[0])
+    others = [each for each in tasks.classical(name) if each != "constant"]
+    (constant,) = task.references(recipe, [0], others)["constant"]
     rows: dict[str, Any] = {}
     for plan, outcome in zip(plans, outcomes, strict=True):
         score = outcome.best_validation
-        rows[plan.method] = {"score": round(score, 6), "learns": bool(score < median)}
+        rows[plan.method] = {"score": round(score, 6), "learns": bool(score < constant)}
         if outcome.failure is not None:
             rows[plan.method] = {"score": None, "learns": False, "failure": dict(outcome.failure)}
-    print(f"{name}, {task.metric}, median {median:.4g}, {time.perf_counter() - start:.0f} s", flush=True)
+    print(f"{name}, {task.metric}, constant {constant:.4g}, {time.perf_counter() - start:.0f} s", flush=True)
     for method, row in rows.items():
         score = row["score"]
         odd = "" if row["learns"] else "  FAILED: " + row["failure"]["message"] if "failure" in row else "  no better"
@@ -91,7 +65,7 @@ def lit(name: str, wanted: list[str], device: str, jobs: int, folder: Path) -> d
     return {
         "settings": TASKS[name],
         "metric": task.metric,
-        "median": round(median, 6),
+        "constant": round(constant, 6),
         "methods": rows,
         "refused": refused,
     }

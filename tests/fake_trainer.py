@@ -3,7 +3,18 @@
 import random
 from typing import NamedTuple
 
+import numpy as np
+
 GAINS = {"baseline": 1.0, "ld": 0.5, "oe": 0.5}
+
+
+def rows(recipe):
+    """In place of those of a recipe: one of zeros to train on, and one to test, where the constant is off by 1."""
+    from ordinal_entropy.tasks.operators.data import Triplets
+    from ordinal_entropy.tasks.operators.train import Split
+
+    zeros = Triplets(np.zeros((1, 100)), np.zeros((1, 1)), np.zeros((1, 1)))
+    return Split(zeros, zeros, zeros._replace(values=np.ones((1, 1))))
 
 
 class History(NamedTuple):

@@ -1,13 +1,8 @@
 """What the commands are tested with: a folder of their own, and a trainer that takes no time."""
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 
-from fake_trainer import Trainer
-
-WIDE = SimpleNamespace(train=SimpleNamespace(functions=np.zeros((1, 100))))  # rows, of which stacks ask the width
+from fake_trainer import Trainer, rows
 
 
 @pytest.fixture(scope="session")
@@ -32,5 +27,5 @@ def trainer(monkeypatch):
 
     fake = Trainer()
     monkeypatch.setattr(operators.train, "train", fake)
-    monkeypatch.setattr(operators, "split", lambda recipe: WIDE)
+    monkeypatch.setattr(operators, "split", rows)
     return fake

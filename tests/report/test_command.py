@@ -11,7 +11,7 @@ pytest.importorskip("rich", reason="the tables are rich's")
 
 import ordinal_entropy as oe
 from command_line import call
-from fake_trainer import Trainer
+from fake_trainer import Trainer, rows
 from ordinal_entropy import recipes, report, runs, tasks
 from ordinal_entropy.tasks.operators import recipe as operators
 from saved_folders import make_run, make_study
@@ -26,7 +26,7 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def trainer(monkeypatch):
     monkeypatch.setattr(operators.train, "train", Trainer())
-    monkeypatch.setattr(operators, "split", lambda recipe: None)
+    monkeypatch.setattr(operators, "split", rows)
 
 
 def test_report_names_what_it_leaves_out(tmp_path):
@@ -85,6 +85,7 @@ def test_runs_of_train_are_compared_by_their_page(trainer, tmp_path):
     assert call("report", "all").stdout == "Drawn in all/report.html\n"
     page = (tmp_path / "all" / "report.html").read_text()
     assert "6 runs of linear" in page and "; n = 3; p" in page
+    assert "constant, reference" in page and "The constant is the training mean." in page
     assert "ordinal-entropy compare linear --methods baseline,oe --seeds 3 --preset paper --out NEW" in page
 
 

@@ -63,6 +63,18 @@ def test_the_verdict_comes_first_then_tables_figures_recipe_and_environment(tmp_
     assert runs.environment()["torch"] in said and "faces" in said
 
 
+def test_what_the_references_say_follows_the_headline(tmp_path):
+    known = {"references": {"constant": 0.5, "ridge": 0.25}, "constant": "the training median"}
+    said = page(make_study(tmp_path / "age", features=False, **known))[0].said
+    worse = "oe is worse than predicting the training median (MAE 0.50): it has learned nothing that helps."
+    assert said.index("Of 2 methods") < said.index(worse) < said.index("Test MAE")
+    assert "ridge has a lower MAE than all 3 rows: 0.25." in said and "constant, reference 0.50" in said
+    older = page(make_study(tmp_path / "older", features=False))
+    damaged = page(make_study(tmp_path / "damaged", features=False, references=["constant"], constant={"a": 1}))
+    for found, left_out in (older, damaged):
+        assert not left_out and "oe is better than baseline" in found.said and ", reference" not in found.said
+
+
 def test_every_chart_has_a_table_and_every_control_is_a_real_one(tmp_path, quick_layout):
     found, _ = page(make_study(tmp_path / "age"))
     plots = [own for tag, own in found.elements if own.get("class") == "drawing"]

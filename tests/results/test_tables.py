@@ -26,6 +26,23 @@ def test_a_table_without_the_papers_numbers_has_no_column_for_them():
     assert cells(table)["oe"] == ["2.00 ± 0.00"] * 3
 
 
+def test_references_stand_below_the_methods_without_an_interval():
+    paper = {"oe": {"mean": 7.46, "std": None}, "elsewhere": {"mean": 7.0, "std": 0.25}}
+    known = {"references": {"constant": 9.0, "oe": 2.0, "ridge": 4.0}, "constant": "the training median"}
+    table = tables.scores(summary_of({"baseline": [1.0, 3.0], "oe": [2.0, None]}, paper=paper, **known), 1.0, None)
+    assert [row.name for row in table.rows] == [
+        "baseline",
+        "oe",
+        "constant, reference",
+        "ridge, reference",
+        "elsewhere",
+    ]
+    assert cells(table)["constant, reference"] == ["9.00"] * 3 + ["-"]
+    assert table.note.endswith("The constant is the training median.")
+    damaged = tables.scores(summary_of({"baseline": [1.0, 3.0]}, references=["constant"]), 1.0, None)
+    assert [row.name for row in damaged.rows] == ["baseline"] and "constant" not in damaged.note
+
+
 def test_differences_have_the_interval_and_both_p_values():
     # differences -1, -2, -3: mean -2, standard error 1 / sqrt 3, t(2, 0.975) = 4.3027: -2 +- 2.484
     summary = summary_of({"baseline": [4.0, 5.0, 6.0], "oe": [3.0, 3.0, 3.0], "ld": [4.0, 5.0, 6.0]})

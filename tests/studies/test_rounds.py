@@ -9,6 +9,7 @@ pytest.importorskip("scipy", reason="a comparison needs SciPy")
 from ordinal_entropy import runs, tasks
 from ordinal_entropy.comparison import StopEarly, paired_anytime
 from ordinal_entropy.studies import grid, rounds
+from ordinal_entropy.tasks.age.recipe import AGE, TASKS
 from ordinal_entropy.training.plans import Outcome, failed
 
 BASELINE, OE = [3.0, 3.2, 2.9, 3.4, 3.1], [2.0, 2.3, 2.0, 2.2, 2.1]
@@ -29,6 +30,13 @@ class Runs:
         self.broken, self.details, self.trained = broken, details, []
         monkeypatch.setattr(tasks.Task, "train", lambda task, plans, **options: self.outcomes(plans, self.trained))
         monkeypatch.setattr(tasks.Task, "gather", lambda task, plans, **options: self.outcomes(plans, []))
+        age = AGE._replace(references=self.references)
+        monkeypatch.setitem(TASKS, "age", age)
+        self.referred = []
+
+    def references(self, recipe, seeds, without):
+        self.referred.append(list(seeds))
+        return {"constant": [4.0 + seed for seed in seeds]}
 
     def outcomes(self, plans, asked):
         asked.extend((plan.method, plan.seed) for plan in plans)
@@ -71,6 +79,13 @@ def test_rounds_are_judged_together(tmp_path, monkeypatch):
     spent = sum(each["data_and_training"] for each in seconds)
     assert found["seconds"] == {"data_and_training": pytest.approx(spent), "resumed": False}
     assert found["device"] == "cpu" and "details" not in found
+
+
+def test_references_are_those_of_all_rounds_each_computed_once(tmp_path, monkeypatch):
+    made = Runs(monkeypatch)
+    found, _ = summed(tmp_path, [[0, 1, 2, 3], [4]], StopEarly(9))
+    assert found["reference_values"] == {"constant": [4.0, 5.0, 6.0, 7.0, 8.0]} and made.referred == [[0, 1, 2, 3], [4]]
+    assert found["references"] == {"constant": 6.0} and found["constant"] == "the training median"
 
 
 def test_the_first_verdict_that_is_not_open_ends_them(tmp_path, monkeypatch):

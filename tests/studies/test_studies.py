@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy", reason="the splines and distributions are SciPy's")
 
-from fake_trainer import Trainer
+from fake_trainer import Trainer, rows
 from ordinal_entropy import studies, tasks
 from ordinal_entropy.studies import paper
 from ordinal_entropy.studies.grid import Variant, seeds_from, summary_of
@@ -57,7 +57,7 @@ def trainer(monkeypatch):
     """In place of the real one."""
     fake = Trainer()
     monkeypatch.setattr(operators.train, "train", fake)
-    monkeypatch.setattr(operators, "split", lambda recipe: None)
+    monkeypatch.setattr(operators, "split", rows)
     return fake
 
 

@@ -273,3 +273,8 @@ def test_several_tunings_are_what_the_interval_is_over(elsewhere, tmp_path):
     assert sorted(run["seed"] for run in curves["runs"] if run["variant"] == "oe") == [*range(6)]
     assert "the verdict is of tuning and then training" in words(result.stdout)
     assert [own["trials"] for own in summary["tuning"]["oe"]["tunings"]] == [6, 6, 6]
+    recipe = tasks.recipe("linear", "quick", [each.removeprefix("--set=") for each in TINY if "--set=" in str(each)])
+    fresh = [Budget(6, 1, 3).fresh_seeds(number, 2) for number in range(3)]
+    expected = [np.mean(tasks.load("linear").references(recipe, seeds, ())["constant"]) for seeds in fresh]
+    assert summary["reference_values"] == {"constant": pytest.approx(expected)}
+    assert summary["references"] == {"constant": pytest.approx(np.mean(expected))}

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from ordinal_entropy import methods, runs, tasks
 from ordinal_entropy.commands import errors, options, screen
+from ordinal_entropy.comparison import references
 from ordinal_entropy.recipes import completed, described
 from ordinal_entropy.results import tables, terminal
 from ordinal_entropy.studies import examples, grid
@@ -58,7 +60,7 @@ def train(
             result = _trained(task, recipe, run, where)
         else:
             screen.say(f"{place} holds this run already, finished")
-        _print_result(f"{task}, {method}, seed {seed}", tasks.load(task), result)
+        _print_result(f"{task}, {method}, seed {seed}", method, tasks.load(task), result)
         screen.show_path("The run is in", place)
 
 
@@ -99,20 +101,29 @@ def _trained(task: str, recipe: Any, run: runs.Run, device: str) -> dict[str, An
         if step not in logged:
             run.log(step=step, **scores[0]._asdict())
 
-    plan = Plan(run.method, run.seed, recipe)
+    about, plan = tasks.load(task), Plan(run.method, run.seed, recipe)
     with screen.progress_bar() as progress:
-        (scores,) = tasks.load(task).train([plan], device=device, folder=run.path, progress=progress, on_metrics=log)
+        (scores,) = about.train([plan], device=device, folder=run.path, progress=progress, on_metrics=log)
     numbers = {
-        "metric": tasks.load(task).metric,
-        "lower_is_better": tasks.load(task).lower_is_better,
+        "metric": about.metric,
+        "lower_is_better": about.lower_is_better,
         **{at: getattr(scores, at) for at in tables.POINTS},
         "steps": scores.steps[-1],
+        **references.described(about.references(recipe, [run.seed], [run.method]), about.constant),
     }
     run.finish(numbers)
     return run.result(_RESULT) or numbers
 
 
-def _print_result(run: str, task: tasks.Task, result: dict[str, Any]) -> None:
+def _print_result(run: str, method: str, task: tasks.Task, result: dict[str, Any]) -> None:
     shown = ["no number" if result[at] is None else f"{result[at]:.4g}" for at in tables.POINTS]
-    table = terminal.grid([*tables.POINTS.values()], [shown])
-    terminal.show_titled(screen.output(), f"{run}: test {task.metric.upper()}", table)
+    whole = references.of_run(method, {**result, "metric": task.metric, "lower_is_better": task.lower_is_better})
+    rows = [[method, *shown]]
+    for name, score in references.beside(whole).items():
+        rows.append([references.called(name), *[f"{score:.4g}"] * len(shown)])
+    console = screen.output()
+    terminal.show_titled(
+        console, f"{run}: test {task.metric.upper()}", terminal.grid(["", *tables.POINTS.values()], rows)
+    )
+    for sentence in references.sentences(whole):
+        console.print(Text(sentence))

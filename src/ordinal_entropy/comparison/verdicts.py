@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 
+from ordinal_entropy.comparison import references
 from ordinal_entropy.comparison.statistics import LEVEL, both_finite, finite, mean_of
 from ordinal_entropy.comparison.statistics import number as stored
 from ordinal_entropy.comparison.summaries import Decision, adjusted, decisions, parts
@@ -39,12 +40,13 @@ class Verdict(NamedTuple):
     headline: str
     findings: list[Finding]  # in the order of the summary
     notes: list[str]  # runs that failed; what the intervals of a comparison that may stop early are
+    references: list[str]  # what is worse than a constant; what needs no network and is better
 
     @property
     def sentences(self) -> list[str]:
-        """All of it: a paragraph for each method, then the notes."""
+        """All of it: a paragraph for each method, then what the references say, and the notes."""
         found = [" ".join([each.sentence, *each.remarks]) for each in self.findings]
-        return [*(found or [self.headline]), *self.notes]
+        return [*(found or [self.headline]), *self.references, *self.notes]
 
 
 def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
@@ -74,7 +76,8 @@ def verdict(summary: Mapping[str, Any], scale: float = 1.0) -> Verdict:
         base = next(name for name in part["methods"] if name not in part["paired"])
         findings += [_finding(part, name, base, called[name], p_values[name], scale) for name in part["paired"]]
     headline = " ".join([*_chosen(summary), _headline(summary, findings, scale)])
-    return Verdict(headline, findings, [*_failed(summary), *_stopping(summary), *_tuned(summary, scale)])
+    notes = [*_failed(summary), *_stopping(summary), *_tuned(summary, scale)]
+    return Verdict(headline, findings, notes, references.sentences(summary, scale))
 
 
 def unit(summary: Mapping[str, Any]) -> str:

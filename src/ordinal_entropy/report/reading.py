@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ordinal_entropy import comparison, runs
+from ordinal_entropy.comparison import references
 from ordinal_entropy.environment import environment as present_environment
 from ordinal_entropy.recipes import flat
 
@@ -276,6 +277,9 @@ def _study_of(group: Sequence[FinishedRun], found: Found) -> FinishedStudy | Non
         baseline=names[0],
     )
     made |= {"baseline": names[0], "variants": {name: {"method": name} for name in names}}
+    known = [references.beside(references.of_run("", by_method[names[0]][seed].result)) for seed in seeds]
+    everywhere = {name: [own[name] for own in known] for name in known[0] if all(name in own for own in known)}
+    made |= references.described(everywhere, str(first.result.get("constant") or ""))
     title = f"{len(group)} runs of {first.recipe.get('task', 'one recipe')}"
     return FinishedStudy(found.folder, title, as_read(made), curves_of(group), None, list(group))
 

@@ -4,10 +4,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ordinal_entropy import methods, tasks
+from ordinal_entropy.comparison import references
 from ordinal_entropy.comparison.text import NONE, count, metric_name, number
 from ordinal_entropy.comparison.verdicts import Verdict, verdict
 from ordinal_entropy.recipes import flat
@@ -111,6 +113,8 @@ def of_runs(runs: Sequence[FinishedRun], found: Found, cache: Path, progress: Pr
         else "These runs are shown side by side, not compared: that takes two methods or more of the same recipe, each "
         "over the same seeds."
     )
+    for run in runs:
+        section.sentences += found.attempted(f"{run.name}: references", partial(_said_by_references, run)) or []
     section.tables.append(_scores_of(runs))
     curves = found.attempted("curves of the runs", lambda: curves_of(runs, by_run=True))
     if curves is not None:
@@ -266,6 +270,11 @@ def _command(what: str, task: str, chosen: Sequence[str], recipe: Mapping[str, A
     return command, _UNRECORDED if options is None else _NEW
 
 
+def _said_by_references(run: FinishedRun) -> list[str]:
+    there = references.beside(references.of_run(run.method, run.result))
+    return references.sentences(references.of_run(run.method, run.result)) if there else []
+
+
 def _scores_of(runs: Sequence[FinishedRun]) -> Table:
     rows = []
     for run in runs:
@@ -279,6 +288,10 @@ def _scores_of(runs: Sequence[FinishedRun]) -> Table:
             number(result.get("best_test")),
         ]
         rows.append(Row(run.name, [run.method, str(run.seed), *cells]))
+        for name, score in references.beside(references.of_run(run.method, result)).items() if len(runs) == 1 else []:
+            rows.append(
+                Row(references.called(name), ["", "", cells[0], *[number(score)] * len(tables.POINTS)], paper=True)
+            )
     return Table("Test scores", ["method", "seed", "metric", *tables.POINTS.values()], rows)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison
+from ordinal_entropy.comparison import references
 from ordinal_entropy.comparison.text import (
     NONE,
     count,
@@ -29,7 +30,7 @@ class Row(NamedTuple):
 
     name: str
     cells: Sequence[str]
-    paper: bool = False  # numbers of the paper's alone
+    paper: bool = False  # numbers of the paper's alone, or of a reference: drawn dim
     dots: Sequence[tuple[float, float, float]] = ()  # low, value, high of each file, in percent of a line; drawn
     zero: float = 0.0  # where the zero is on that line
 
@@ -71,7 +72,7 @@ def score_name(summary: Mapping[str, Any], scale: float) -> str:
 
 
 def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Table:
-    """Mean and standard deviation over the runs at three steps, beside the paper's; then rows that are its alone.
+    """Mean and standard deviation over the runs at three steps, beside the paper's; then references, and its own rows.
 
     Args:
         summary: of a comparison.
@@ -90,6 +91,8 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
         )
         for name, own in methods.items()
     ]  # fmt: skip
+    needless = {name: number(score, scale) for name, score in references.beside(summary).items()}
+    rows += [Row(references.called(name), [shown] * len(headings), paper=True) for name, shown in needless.items()]
     if paper:
         headings.append("paper")
         digits = decimals([score.get("mean") for score in paper.values()], scale)
@@ -101,12 +104,10 @@ def scores(summary: Mapping[str, Any], scale: float, paper_at: str | None) -> Ta
     better = "lower" if summary["lower_is_better"] else "higher"
     spread = f"mean ± standard deviation of {n} runs" if n > 1 else "one run"
     fast = flat(summary.get("recipe") or {}).get("tf32") and str(summary.get("device", "")).startswith("cuda")
-    return Table(
-        score_name(summary, scale),
-        headings,
-        rows,
-        f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}.",
-    )
+    note = f"{spread.capitalize()}; {better} is better{'; TF32' if fast else ''}."
+    if references.CONSTANT in needless and summary.get("constant"):
+        note += f" The constant is {summary['constant']}."
+    return Table(score_name(summary, scale), headings, rows, note)
 
 
 def differences(summary: Mapping[str, Any], scale: float) -> Table | None:

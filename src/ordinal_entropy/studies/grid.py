@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ordinal_entropy import comparison, environment, runs, tasks
 from ordinal_entropy import methods as registry
+from ordinal_entropy.comparison import references
 from ordinal_entropy.recipes import changed, described
 from ordinal_entropy.studies.paper import Score
 from ordinal_entropy.training.plans import Outcome, Plan, Progress
@@ -187,6 +188,7 @@ def summary_of(
     Returns:
         The content of summary.json: that of every comparison, and "variants", "paper" and "seconds"; "details",
         ``{variant: {"last" | "best_validation": {name: [one score a seed]}}}``, of a task that has further scores;
+        "references", "reference_values" and "constant", see ``comparison.references``, of the first label's recipe;
         "held_to", ``{variant: the first of its label}``, and "recipes" by label, where there are variants of several.
     """
     names = [variant.name for variant in variants]
@@ -243,15 +245,28 @@ def summary_of(
         content["failures"] = [each for part in parts for each in part["failures"]]
         content["held_to"] = {name: base for name, base in held_to.items() if name != base}
         content["recipes"] = {label: part["recipe"] for label, part in zip(first, parts, strict=True) if label}
+    own_seeds = list(seeds if new is None else new)
+    fresh = {name: [own[seeds.index(seed)].best_validation for seed in own_seeds] for name, own in by_variant.items()}
+    first_label = [each for each in variants if each.label == variants[0].label]
     return {
         **content,
         "baseline": names[0],
         "variants": {v.name: {"method": v.method, **dict(v.changes)} for v in variants},
+        **_references(task, recipes[variants[0].label], first_label, fresh, own_seeds),
         **({"details": details} if any(score.details for score in scores) else {}),
         "paper": {name: score._asdict() for name, score in (paper or {}).items()},
         "device": device,
         "seconds": {"data_and_training": round(seconds, 1), "resumed": resumed},
     }
+
+
+def _references(
+    task: str, recipe: Any, variants: Sequence[Variant], scores: Mapping[str, Sequence[float]], seeds: Sequence[int]
+) -> dict[str, Any]:
+    """Of some seeds; what is a row of the comparison, and has its scores there, is not fitted again."""
+    about = tasks.load(task)
+    rows = {each.method: scores[each.name] for each in variants if each.method in tasks.classical(task)}
+    return references.described({**about.references(recipe, seeds, rows), **rows}, about.constant)
 
 
 _CURVES = ("train", "validation", "test")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ordinal_entropy import comparison
+from ordinal_entropy.comparison import references
 from ordinal_entropy.comparison.summaries import LEAST_SEEDS
 
 
@@ -29,7 +30,8 @@ def train_in_rounds(
     """Trains round after round until no verdict is open.
 
     Args:
-        summary_of: called with all seeds so far and the new ones of them; trains these, and summarises all.
+        summary_of: called with all seeds so far and the new ones of them; trains these, and summarises all, but that
+            the references are those of the new ones.
         in_rounds: seeds of each round.
         tell: given the verdicts after each.
 
@@ -38,13 +40,16 @@ def train_in_rounds(
     """
     seeds: list[int] = []
     seconds: list[dict[str, Any]] = []
+    of_rounds: list[dict[str, Any]] = []
     for some in in_rounds:
         seeds += some
         summary = summary_of(seeds, some)
         seconds.append(summary["seconds"])
+        of_rounds.append(summary)
         verdicts = ", ".join(f"{name} {pair['verdict']}" for name, pair in summary["paired"].items())
         tell(f"After {len(seeds)} of at most {sum(map(len, in_rounds))} seeds: {verdicts}")
         if comparison.settled(summary):
             break
     spent = sum(each["data_and_training"] for each in seconds)
-    return {**summary, "seconds": {**seconds[0], "data_and_training": round(spent, 1)}}
+    found = references.joined(of_rounds)
+    return {**summary, **found, "seconds": {**seconds[0], "data_and_training": round(spent, 1)}}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ordinal_entropy import comparison, methods, runs, tasks
-from ordinal_entropy.comparison import tuning
+from ordinal_entropy.comparison import references, tuning
 from ordinal_entropy.comparison.text import metric_name
 from ordinal_entropy.comparison.tuning import Axis, Budget, Found, Settings, Tuned
 from ordinal_entropy.methods import Range
@@ -253,6 +253,7 @@ def _over_tunings(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         }
     spent = sum(part["seconds"]["data_and_training"] for part in parts)
     resumed = any(part["seconds"]["resumed"] for part in parts)
+    found |= references.joined(parts, means=True)
     return {**found, "seconds": {"data_and_training": round(spent, 1), "resumed": resumed}}
 
 

@@ -5,7 +5,7 @@ A task is looked up by name and loaded when it is asked for.
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
@@ -61,6 +61,10 @@ _STRENGTHS = ("strength", "balance")  # keys of a recipe, for terms that have ne
 _OF_METHODS = {each.name for each in fields(MethodOptions)} - {"options", *_STRENGTHS}
 
 
+def _no_references(recipe: Any, seeds: Sequence[int], without: Collection[str]) -> dict[str, list[float]]:
+    return {}
+
+
 class Task(NamedTuple):
     """What the command line and the studies need of a task."""
 
@@ -78,6 +82,9 @@ class Task(NamedTuple):
     lower_is_better: bool = True
     # (recipe, number of a tuning) -> the recipe whose runs all have the same test rows, whatever their seeds
     set_aside: Callable[[Any, int], Any] = lambda recipe, tuning: recipe
+    # (recipe, seeds, names to be left out) -> by name, the test score of each seed without any network
+    references: Callable[[Any, Sequence[int], Collection[str]], dict[str, list[float]]] = _no_references
+    constant: str = "a constant"  # what the reference of that name predicts, as in "predicting the training mean"
 
     @property
     def metric(self) -> str:

@@ -10,6 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from command_line import call
 from ordinal_entropy import runs, tasks
+from ordinal_entropy.report import missing as report_missing
 from ordinal_entropy.tasks.tabular import classical, generated
 from ordinal_entropy.tasks.tabular.inputs import Part, Seen
 from ordinal_entropy.tasks.tabular.train import scores_of
@@ -98,6 +99,8 @@ def test_rows_beside_methods_in_a_comparison():
         for at in ("last", "best_validation", "best_test"):
             assert summary["methods"]["ridge"]["at"][at][place] == pytest.approx(expected)
     assert summary["details"]["ridge"]["best_validation"]["r2"][0] > 0.3
+    assert summary["reference_values"] == {name: summary["methods"][name]["values"] for name in classical.ROWS}
+    assert ", reference" not in said  # they are rows
     curves = runs.read_json("all/curves.json")
     assert curves["steps"] == [1, 2] and {len(each["test"]) for each in curves["runs"]} == {2}
     folders = sorted(Path("all/training").iterdir())
@@ -106,6 +109,43 @@ def test_rows_beside_methods_in_a_comparison():
     call(*arguments, *SMALL, "--out=all")
     assert before == {folder: os.stat(folder / "result.json").st_mtime_ns for folder in folders} and len(folders) == 8
     assert runs.read_json("all/summary.json")["methods"] == summary["methods"]
+
+
+@pytest.mark.usefixtures("without_page")
+def test_references_beside_a_comparison_with_ridge(monkeypatch):
+    fits, real = [], classical.fitted
+    monkeypatch.setattr(classical, "fitted", lambda name, *rest: fits.append(name) or real(name, *rest))
+    arguments = ["compare", "tabular", "--methods=baseline,ridge", "--seeds=2", *SMALL, "--out=mine"]
+    said = " ".join(call(*arguments).stdout.split())
+    assert sorted(fits) == ["constant"] * 2 + ["hist-gradient-boosting"] * 2 + ["ridge"] * 2  # each once a seed
+    summary = runs.read_json("mine/summary.json")
+    recipe = tasks.recipe("tabular", "quick", [each.removeprefix("--set=") for each in SMALL[2:]])
+    expected = tasks.load("tabular").references(recipe, [0, 1], [])
+    assert summary["reference_values"].keys() == expected.keys() == summary["references"].keys()
+    for name, values in expected.items():
+        assert summary["reference_values"][name] == pytest.approx(values)
+        assert summary["references"][name] == pytest.approx(np.mean(values))
+    assert "constant, reference" in said and "hist-gradient-boosting, reference" in said
+    assert "ridge, reference" not in said and "The constant is the training mean." in said
+    worse = "baseline is worse than predicting the training mean"  # after two epochs
+    assert (worse in said) == (summary["methods"]["baseline"]["mean"] > summary["references"]["constant"])
+    assert "hist-gradient-boosting has a lower RMSE than" in said
+    assert call(*arguments).stdout.count("constant, reference") == 1  # read back
+
+
+def test_a_run_is_printed_beside_its_references():
+    said = " ".join(call("train", "tabular", "--method=baseline", *SMALL, "--out=mine").stdout.split())
+    result = runs.read_json("mine/result.json")
+    assert list(result["references"]) == ["constant", "hist-gradient-boosting", "ridge"]
+    for name, score in result["references"].items():
+        assert f"{name}, reference" in said and f"{score:.4g}" in said
+    assert "has a lower RMSE than baseline" in said
+    page = Path(call("report", "mine").stdout.split()[-1]).read_text() if report_missing() is None else said
+    assert "has a lower RMSE than baseline" in page
+    older = {key: value for key, value in result.items() if "reference" not in key and key != "constant"}
+    runs.write_json("mine/result.json", older)
+    again = call("train", "tabular", "--method=baseline", *SMALL, "--out=mine").stdout
+    assert "test RMSE" in again and "reference" not in again
 
 
 def test_one_run_and_no_checkpoint():

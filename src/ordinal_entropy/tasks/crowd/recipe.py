@@ -8,7 +8,7 @@ The first draws crowds and trains on them, in a minute on two CPU cores, to far 
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -243,6 +243,17 @@ def prepare(plan: Plan, found: _Found, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(parts, method, make_network, loss, CountErrors(), facts)
 
 
+def constant(train: "Crowds") -> "Callable[[Seen], Tensor]":
+    """The mean count, spread over the cells of an image."""
+    count = train.people.mean()
+
+    def predicted(seen: "Seen") -> Tensor:
+        inside = ~seen.targets.isnan()
+        return torch.where(inside, count / inside.sum((1, 2, 3), keepdim=True), 0)
+
+    return predicted
+
+
 def build(plan: Plan, facts: Mapping[str, Any], *, new: bool) -> Built:
     """The method with bins up to the fullest cell of the facts, and CSRNet."""
     from ordinal_entropy.models import csrnet
@@ -361,6 +372,8 @@ CROWD = on_images.task(
         crowds,
         ("path", "generated", "validation", "skip_bad", "max_side", "memory", "kernel", "sigma", "border", "reduce"),
         prepare,
+        constant,
+        "the mean count of the training images",
         build,
         unlabelled=unlabelled,
         resize=resize,

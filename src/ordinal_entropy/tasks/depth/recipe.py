@@ -7,7 +7,7 @@ The first renders rooms and trains on them, in a minute on two CPU cores, to far
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -220,6 +220,12 @@ def prepare(plan: Plan, found: _Rooms, facts: Mapping[str, Any] | None) -> Prepa
     return Prepared(split_for(plan, found, trained=not new), method, make_network, loss, scores, train_metric=quick)
 
 
+def constant(train: "Views") -> "Callable[[Seen], Tensor]":
+    """The mean depth of each pixel."""
+    depths = train.mean_map()
+    return lambda seen: depths.expand(len(seen.targets), 1, -1, -1)
+
+
 def build(plan: Plan, facts: Mapping[str, Any], *, new: bool) -> Built:
     """The method with bins up to 10 m, and the network."""
     from ordinal_entropy.models import decoder, newcrfs
@@ -277,6 +283,8 @@ DEPTH = on_images.task(
         rooms,
         ("path", "generated", "skip_bad", "height", "width", "memory"),
         prepare,
+        constant,
+        "the mean depth map of the training images",
         build,
         size=size_of,
         gives="metres of each pixel (n, 1, height, width)",

@@ -97,6 +97,18 @@ class Views(Split):
         depths = some.millimetres[:, rows][..., columns].cpu().float() / _MILLI
         return depths[valid(depths)][:, None]
 
+    def mean_map(self) -> Tensor:
+        """The mean depth of each pixel ``(h, w)`` in float64; of all pixels, where none of the images has one."""
+        total, count = torch.zeros(self.size, dtype=torch.float64), torch.zeros(self.size)
+        for rows in self.batches(_PREPARED):
+            some = self.take(rows)
+            assert some.millimetres is not None
+            depths = some.millimetres.cpu().double() / _MILLI
+            there = valid(depths)
+            total += torch.where(there, depths, 0).sum(0)
+            count += there.sum(0)
+        return torch.where(count > 0, total / count.clamp(min=1), total.sum() / count.sum())
+
     def draws(self, generator: torch.Generator) -> Tensor:
         """Of ``augment.augmented``."""
         return random_draws(len(self), generator, angle=self.angle)

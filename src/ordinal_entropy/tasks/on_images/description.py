@@ -76,6 +76,9 @@ class OnImages:
     read: Callable[[Any], Dataset]  # the dataset of a recipe
     read_keys: tuple[str, ...]  # keys of its group `data` that it depends on
     prepare: Callable[[Plan, Any, Mapping[str, Any] | None], Prepared]  # plan, dataset, facts of a run to be scored
+    # (training split) -> the predictions that see no input, in the shape of the targets of a batch
+    constant: "Callable[[Any], Callable[[Seen], Tensor]]"
+    constant_is: str  # what these are, as in "predicting the training mean"
     build: Callable[..., Built]  # (plan, facts, new): as `prepare` makes them; not new: of a run that is trained
     size: Callable[[Any], tuple[int, int]] | None = None  # (recipe): height and width of all images; None: any
     unlabelled: "Callable[[Any, Sequence[Pixels], Sequence[str]], Split] | None" = None  # those of any size, to predict

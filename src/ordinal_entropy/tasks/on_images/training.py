@@ -1,7 +1,7 @@
 """Runs on images: trained, resumed from their folders, scored again, pictured; and the task that is made of this."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from ordinal_entropy.training.checkpoints import BEST, LAST, OfImages, load_imag
 from ordinal_entropy.training.plans import PARTS, Plan, Progress, places, trained_in
 from ordinal_entropy.training.runner import Group, OnScores, Trainable
 
+_AT_ONCE = 32  # images that are scored without a network
 _LOG = logging.getLogger(__name__)
 _OF_FEATURES = {
     "entropy": "entropy",
@@ -157,6 +158,28 @@ def used(task: OnImages, plan: Plan, *, at: str | None, device: str, folder: Pat
     return using.UsedImages(task, plan, network, method, there.facts, place, there.epoch, point, device)
 
 
+def references(task: OnImages, recipe: Any, seeds: Sequence[int], without: Collection[str]) -> dict[str, list[float]]:
+    """The score on the test images of the constant of the training images of each seed."""
+    dataset = task.read(recipe)
+    if not recipe.data.train_rows:  # every seed trains on all of them
+        return {"constant": [_of_constant(task, Plan("baseline", 0, recipe), dataset)] * len(seeds)}
+    return {"constant": [_of_constant(task, Plan("baseline", seed, recipe), dataset) for seed in seeds]}
+
+
+def _of_constant(task: OnImages, plan: Plan, dataset: Dataset) -> float:
+    from ordinal_entropy.training.large.batches import numbers_of
+    from ordinal_entropy.vision.split import Picked
+
+    made = task.prepare(plan, dataset, None)
+    predicted, metric = task.constant(made.data.train), made.metric.clone()
+    for rows in made.data.test.batches(_AT_ONCE):
+        split = made.data.test.take(rows)
+        own = torch.arange(len(split))
+        seen = split.seen(Picked(own, own.tolist()), None)
+        metric.update(*split.scored(predicted(seen), seen))
+    return numbers_of(metric.compute())[task.metric]
+
+
 class Pictured(NamedTuple):
     """A test image as a picture of it needs it."""
 
@@ -240,6 +263,8 @@ def task(
         check=check,
         details={**details, **_FEATURE_TABLES},
         paper_at=paper_at,
+        references=partial(references, own),
+        constant=own.constant_is,
         pictured=None if own.truth is None else partial(pictured, own),
     )
 

@@ -8,10 +8,12 @@ for ld, each run at the step that is best on the test rows.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
 
 from ordinal_entropy import runs
 from ordinal_entropy.methods import first_epochs
@@ -296,9 +298,28 @@ def used(plan: Plan, *, at: str | None, device: str, folder: Path) -> UsedOperat
     return UsedOperator(single, own["residuals"].numpy(), own["epoch"], device)
 
 
+def references(recipe: Operators, seeds: Sequence[int], without: Collection[str]) -> dict[str, list[float]]:
+    """The error on the test rows of predicting the mean of the training rows of each seed."""
+    found = split(recipe)
+    values = found.train.values
+    parts = [job.rows_of(len(values)) for job in jobs_of(recipe, ["baseline"], seeds)]
+    return {"constant": [float(np.square(found.test.values - values[own].mean()).mean()) for own in parts]}
+
+
 def _task(about: str, name: str) -> Task:
     training = Trainable(name, METRIC, read, shared, train_group, group_key, stacks=stacks)
-    return Task(training, about, PRESETS[name], ("data.operator",), evaluate, used, check_method, check)
+    return Task(
+        training,
+        about,
+        PRESETS[name],
+        ("data.operator",),
+        evaluate,
+        used,
+        check_method,
+        check,
+        references=references,
+        constant="the training mean",
+    )
 
 
 TASKS = {

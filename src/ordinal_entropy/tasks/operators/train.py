@@ -58,6 +58,10 @@ class Job:
         if self.rows < 1 or (self.samples is not None and self.samples < 1):
             raise ValueError(f"expected rows and samples of at least 1, got rows={self.rows}, samples={self.samples}")
 
+    def rows_of(self, available: int) -> Array:
+        """Those of the training rows that it trains on ``(rows,)``."""
+        return (self.part * self.rows + np.arange(self.rows)) % available
+
     def member(self) -> Member:
         """Of a stack, which draws the rows of a regularizer alone by itself."""
         return Member(self.seed, method_of(self), self.learning_rate, self.weight_decay, self.samples, self.initial)
@@ -245,7 +249,7 @@ class _Training:
         self.options, self.folder = options, folder
         self.histories = [History([], [], [], []) for _ in jobs]
         x, y = _table(split.train)
-        own = torch.stack([(job.part * rows + torch.arange(rows)) % available for job in jobs])  # (r, rows)
+        own = torch.stack([torch.from_numpy(job.rows_of(available)) for job in jobs])  # (r, rows)
         members = [job.member() for job in jobs]
         seen = _rows(x[own], y[own], jobs, options)
         self.order = order_of(members, seen)

@@ -5,6 +5,7 @@ validation rows choose, as they choose the epoch of a network.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ ROWS = {
     "constant": "the mean of the training targets",
 }
 _TREES = 500  # at most
+_MANY = 20_000  # rows, from which on trees grow on all cores
 _ALPHAS = np.logspace(-3, 5, 17)
 
 Predict = Callable[[Array], Array]  # of inputs (n, i)
@@ -64,10 +66,23 @@ def _boosted(seen: Seen, seed: int) -> Predict:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model: Any = HistGradientBoostingRegressor(max_iter=_TREES, early_stopping=False, random_state=seed)
-    model.fit(*seen.train)
-    found = [_error(guess, seen.validation) for guess in model.staged_predict(seen.validation.inputs)]
+    with _threads(len(seen.train.targets)):
+        model.fit(*seen.train)
+        found = [_error(guess, seen.validation) for guess in model.staged_predict(seen.validation.inputs)]
     last = int(np.argmin(found))
-    return lambda rows: np.asarray(next(islice(model.staged_predict(rows), last, None)))
+
+    def predict(rows: Array) -> Array:
+        with _threads(len(rows)):
+            return np.asarray(next(islice(model.staged_predict(rows), last, None)))
+
+    return predict
+
+
+def _threads(rows: int) -> AbstractContextManager[Any]:
+    """One thread for few rows: several wait for each other at every split, and for long on a busy machine."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="openmp") if rows < _MANY else nullcontext()
 
 
 def _error(predictions: Array, part: Part) -> float:
