@@ -71,11 +71,13 @@ def first_light(method: str) -> str:
     """One seed on each task, as a table."""
     results = json.loads((HERE / "first_light.json").read_text())["results"]
     lines, refused = [], []
+    older = any("median" in found for found in results.values())  # of all targets; since then the task's constant
     for task, found in results.items():
         if method in found["methods"]:
             own, base = (found["methods"][each]["score"] for each in (method, "baseline"))
+            naive = found["median" if "median" in found else "constant"]
             own, base = ("failed" if each is None else f"{each:.4g}" for each in (own, base))
-            lines.append(f"| {task} | {UNITS[found['metric']]} | {own} | {base} | {found['median']:.4g} |")
+            lines.append(f"| {task} | {UNITS[found['metric']]} | {own} | {base} | {naive:.4g} |")
         else:
             refused.append(task)
     learned = {task: found["methods"].get(method, {"learns": True})["learns"] for task, found in results.items()}
@@ -87,11 +89,12 @@ def first_light(method: str) -> str:
     )  # which it was unless told otherwise then
     intro += " It has a fixed strength there." if fixed and methods.create(method).has_terms else ""
     intro += f" It is refused on {' and '.join(refused)}." if refused else ""
-    intro += f" It is no better than the median on {' and '.join(no_better)}." if no_better else ""
-    intro = textwrap.fill(intro, 130, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(
-        [intro, "", "| task | | this method | baseline | median of the targets |", "|---|---|---|---|---|", *lines]
+    naive_is = "median of the targets" if older else "constant"
+    intro += (
+        f" It is no better than the {naive_is.partition(' ')[0]} on {' and '.join(no_better)}." if no_better else ""
     )
+    intro = textwrap.fill(intro, 130, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([intro, "", f"| task | | this method | baseline | {naive_is} |", "|---|---|---|---|---|", *lines])
 
 
 def section(method: str) -> str:

@@ -127,7 +127,7 @@ def test_from_end_to_end_in_words_of_rows_and_steps(tmp_path):
     said = call("reproduce", "figA-linear", *settings, "--device=cpu", "--out=there")
     assert "4 runs of 25 steps on cpu, in there" in said.stderr
     lines = [" ".join(line.split()) for line in said.stdout.splitlines()]
-    assert "Test MSE x 1e-3" in lines and "One run; lower is better." in lines
+    assert "Test MSE x 1e-3" in lines and "One run; lower is better. The constant is the training mean." in lines
     assert "E1, nats E2, nats E3" in lines and "test rows" in lines and "training rows" in lines
     assert any(line.startswith("paper: baseline falls") and line.count("held") == 3 for line in lines)
     assert "In features/test-STEP.safetensors of a run; those of seed 0." in lines

@@ -204,6 +204,8 @@ def test_a_split_that_makes_no_batch_fails_alone():
     said = " ".join(answer.stdout.split())
     assert "baseline, seed 2 failed: ValueError: expected at least batch_size=32 rows to train on, got 16" in said
     assert "oe, seed 2 failed" in said and "; n = 3; " in said
+    values = runs.read_json("both/summary.json")["reference_values"]["constant"]
+    assert [value is None for value in values] == [False, False, True, False]
 
 
 @pytest.mark.usefixtures("without_page")

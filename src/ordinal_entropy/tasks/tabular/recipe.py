@@ -6,6 +6,7 @@
 The second makes a table of houses and trains on it, in seconds, to a third of the error of the mean price.
 """
 
+import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -249,10 +250,21 @@ def _fit(plan: Plan, run: runs.Run, found: Read, progress: Progress | None, on_s
 
 
 def references(recipe: Tabular, seeds: Sequence[int], without: Collection[str]) -> dict[str, list[float]]:
-    """The error on the test rows of each seed of the models of ``classical.ROWS``, the constant first."""
+    """The error on the test rows of each seed of the models of ``classical.ROWS``, the constant first.
+
+    NaN of a seed whose rows make no batch: its runs fail, and say so.
+    """
     found = read(recipe, "cpu")
+
+    def score(name: str, seed: int) -> float:
+        try:
+            found.of_seed(seed)
+        except ValueError:
+            return math.nan
+        return _errors(name, found, seed)["test"][METRIC]
+
     names = sorted((name for name in classical.ROWS if name not in without), key=lambda name: name != "constant")
-    return {name: [_errors(name, found, seed)["test"][METRIC] for seed in seeds] for name in names}
+    return {name: [score(name, seed) for seed in seeds] for name in names}
 
 
 def _errors(name: str, found: Read, seed: int) -> dict[str, dict[str, float]]:
