@@ -86,9 +86,7 @@ def test_the_command_finds_compares_and_leaves_a_model(whole):
     assert (folder / own["model"] / "result.json").exists()
     verdict = comparison.verdict(summary)
     gained = own["winner"] != "baseline"
-    first = (
-        f"on validation data is {own['winner']}." if gained else "on the tuned baseline on validation data: use that."
-    )
+    first = f"on validation data is {own['winner']}." if gained else "No gain on the tuned baseline was confirmed on"
     assert first in verdict.headline and first in said
     assert [table.title for table in tables.selection(summary, 1.0)] == [
         f"Round {place}, beside {each['best']}: validation RMSE" for place, each in enumerate(own["rounds"], 1)
@@ -177,6 +175,31 @@ def test_in_python(whole):
     assert "learning_rate" in found.settings and str(found) == "\n".join(found.verdict)
     with pytest.raises(AttributeError, match="has no attribute 'bset'"):
         oe.bset  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("winner", "values", "said"),
+    [
+        ("lds", [0.5, 0.6, 0.7], "The best composition found on validation data is lds. lds is better than baseline"),
+        (
+            "baseline",
+            [0.5, 0.6, 0.7],
+            "confirmed on validation data; lds, which came nearest, is better on fresh seeds.",
+        ),
+        ("baseline", [1.0, 1.2, 1.1], "No gain on the tuned baseline was confirmed on validation data: use that. lds"),
+    ],
+)
+def test_what_to_use_is_said_first(winner, values, said):
+    at = {"baseline": [1.0, 1.1, 1.2], "lds": values}
+    scores = {name: dict.fromkeys(comparison.POINTS, own) for name, own in at.items()}
+    found = comparison.summary(task="t", metric="mse", lower_is_better=True, scores=scores, recipe={}, environment={})
+    tuned = {"row": {"validation": 1.0, "chosen": {}}}
+    rounds = [{"best": "baseline", "screened": {"lds": 1.0}, "tuned": tuned, "confirmed": {}, "added": None}]
+    found["best"] = {"winner": winner, "trials": 20, "rounds": rounds, "ended": "the budget is spent", "spent": 75.0}
+    found["tuned"] = {"axis": "learning_rate", "trials": 16, "seeds": 3, "tunings": 1}
+    verdict = comparison.verdict(found)
+    assert said in verdict.headline
+    assert "The search took 1 min 15 s: 16 trials of 3 seeds each for baseline, then 1 composition" in verdict.notes[1]
 
 
 def test_a_winner_that_turns_out_worse_leaves_the_baselines_model(monkeypatch):

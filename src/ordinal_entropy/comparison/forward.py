@@ -69,7 +69,9 @@ class Round:
     best_screened: float = math.nan  # its mean validation score on the seeds of the screening
     screened: dict[str, float] = field(default_factory=dict)  # that of each row at the settings of the best one
     left_out: int = 0  # rows that the budget was too short for
-    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)  # by row: "validation" and "chosen"
+    tuned: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # by row: "validation", "chosen", "trials" up to here
     confirmed: dict[str, dict[str, float]] = field(default_factory=dict)  # by row: "difference", "error" and "n"
     added: str | None = None  # the row that the next one starts from
 
@@ -286,14 +288,14 @@ class _Selection:
         )
         composed = []
         for row, each in found.items():
-            own.tuned[row] = {"validation": math.nan, "chosen": {}}
+            own.tuned[row] = {"validation": math.nan, "chosen": {}, "trials": best.trials + trials}
             if each.best is not None:
                 settings = {**fixed[row], **each.best.settings}
                 composed.append(Composed(row, settings, each.best.found, best.trials + trials))
-                own.tuned[row] = {"validation": each.best.found.mean, "chosen": settings}
+                own.tuned[row] |= {"validation": each.best.found.mean, "chosen": settings}
         assert known.best is not None
         best = Composed(best.row, known.best.settings, known.best.found, best.trials + trials)
-        own.tuned[best.row] = {"validation": best.found.mean, "chosen": best.settings}
+        own.tuned[best.row] = {"validation": best.found.mean, "chosen": best.settings, "trials": best.trials}
         return sorted(composed, key=lambda each: self._rank(each.found.mean)), best
 
     def _affordable(self, best: Composed, promising: Sequence[str]) -> tuple[list[str], int]:

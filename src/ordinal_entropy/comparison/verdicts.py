@@ -274,7 +274,7 @@ def _tuned(summary: Mapping[str, Any], scale: float) -> list[str]:
 def _selected(summary: Mapping[str, Any]) -> list[str]:
     """What was tried to find the best composition, and what came of it."""
     own, tuned = summary["best"], summary["tuned"]
-    winner, base = str(own["winner"]), str(summary["baseline"])
+    winner, base = str(own["winner"]), next(name for name in summary["methods"] if name not in summary["paired"])
     tried = len({row for each in own["rounds"] for row in each["screened"]})
     rounds = count(len(own["rounds"]), "round")
     seeds = count(int(tuned["seeds"]), "seed")
@@ -296,6 +296,13 @@ def _chosen(summary: Mapping[str, Any]) -> list[str]:
     own = summary.get("best")
     if not own:
         return []
-    if own["winner"] == summary["baseline"]:
-        return [f"Nothing gained on the tuned {own['winner']} on validation data: use that."]
+    base = next(name for name in summary["methods"] if name not in summary["paired"])
+    if own["winner"] == base:
+        better = [name for name, decision in decisions(summary).items() if decision == "helps"]
+        if better:
+            return [
+                f"No gain on the tuned {base} was confirmed on validation data; {better[0]}, which came nearest, is "
+                "better on fresh seeds. A longer budget may confirm it."
+            ]
+        return [f"No gain on the tuned {base} was confirmed on validation data: use that."]
     return [f"The best composition found on validation data is {own['winner']}."]

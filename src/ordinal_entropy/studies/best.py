@@ -231,7 +231,7 @@ def _rows(found: Selected) -> list[Composed]:
     if found.winner.row != BASE:
         return [found.baseline, found.winner]
     nearest = [
-        Composed(row, own["chosen"], Found([own["validation"]]), 0)
+        Composed(row, own["chosen"], Found([own["validation"]]), own["trials"])
         for each in found.rounds
         for row, own in each.tuned.items()
         if row != each.best and own["chosen"]
