@@ -115,6 +115,7 @@ def test_the_model_is_that_of_the_best_validation_score_among_the_winners_runs(w
     assert len(same) == 3 and score(run) == min(map(score, same))
 
 
+@pytest.mark.slow
 def test_the_command_that_trains_it_again_gives_the_same_run(whole, tmp_path):
     folder, _ = whole
     own = json.loads((folder / "summary.json").read_text())["best"]
@@ -137,6 +138,7 @@ def test_no_run_that_chose_anything_has_a_fresh_seed(whole):
     assert min(seeds - probes) >= FIRST_SEED
 
 
+@pytest.mark.slow
 def test_a_stop_resumes_and_no_run_is_trained_twice(whole, elsewhere, tmp_path, monkeypatch):
     folder, _ = whole
     train, left, trained = runner.train, [0], []
