@@ -115,7 +115,7 @@ class _Stages:
     def __call__(
         self, stage: str, asked: Mapping[str, Sequence[Settings]], seeds: Sequence[int]
     ) -> tuple[Mapping[str, Sequence[Found]], float]:
-        trials = Trials(self._of_rows(list(asked)), self.recipe, seeds, self.folder, self.train, self.progress)
+        trials = Trials(self.of_rows(list(asked)), self.recipe, seeds, self.folder, self.train, self.progress)
         start = time.perf_counter()
         found = trials(stage, asked)
         self.keep(stage, time.perf_counter() - start)
@@ -123,7 +123,7 @@ class _Stages:
 
     def ranges(self, row: str) -> Mapping[str, methods.Range]:
         """What is searched of a row."""
-        return self._of_rows([row]).ranges()[row]
+        return self.of_rows([row]).ranges()[row]
 
     def run_seconds(self, jobs: int) -> float:
         """About what a run of the baseline takes, by short ones, as many side by side as there will be."""
@@ -148,7 +148,8 @@ class _Stages:
             self.seconds[stage] = round(seconds, 3)
             runs.write_json(self.path, self.seconds)
 
-    def _of_rows(self, rows: Sequence[str]) -> TunedStudy:
+    def of_rows(self, rows: Sequence[str]) -> TunedStudy:
+        """What is searched of rows, and how their settings reach a recipe."""
         return TunedStudy(self.study.task, self.recipe, self.study.settings, rows, 0, Budget())
 
 
@@ -199,7 +200,7 @@ def run(
         tell=tell,
     )
     rows = _rows(found)
-    asked = stages._of_rows([each.row for each in rows])
+    asked = stages.of_rows([each.row for each in rows])
     variants = [asked.variant(recipe, each.row, each.settings) for each in rows]
     if len(rows) == 1 and asked.set_to(recipe, found.baseline.settings) != recipe:
         variants.append(Variant(BASE, title=f"{BASE}, untuned"))
